@@ -1,11 +1,7 @@
-/* Keys that vanish when their owner dies, and who sees it: what a coordinator that may change, and members that come
- * and go, are made of. `store` is tt_etcd_store()'s, not behind a prefix store; keys are without its prefix. Nothing
- * here has a thread: leases live from the owner's calls.
- *
- *   a member       tt__etcd_lease_new(), then tt__etcd_set_leased() of its key; tt__etcd_lease_beat() ever again
- *   a coordinator  likewise, with tt__etcd_compare_set_leased() of one key, expected empty: who gets its own value back
- *                  is elected, until its lease ends
- *   the others     tt__etcd_list(), then tt__etcd_changes() from that revision on */
+/* Keys that vanish when their owner dies: how a coordinator that may change is elected. `store` is tt_etcd_store()'s,
+ * not behind a prefix store; keys are without its prefix. Nothing here has a thread: a lease lives from its owner's
+ * calls of tt__etcd_lease_beat(). Each candidate calls tt__etcd_compare_set_leased() of one key, expected empty: who
+ * gets its own value back is elected, until its lease ends. */
 #ifndef TT_STORE_ETCD_LEASE_H
 #define TT_STORE_ETCD_LEASE_H
 
@@ -29,39 +25,10 @@ tt_status tt__etcd_lease_beat(tt__etcd_lease *lease, int64_t timeout_ms);
  * that can't be removed within timeout_ms vanish in time. */
 void tt__etcd_lease_free(tt__etcd_lease *lease, bool ends, int64_t timeout_ms);
 
-/* tt_store_set() and tt_store_compare_set() (value: required) of a key that vanishes with the lease. TT_ERR_STATE: the
- * lease has ended. A later set without a lease keeps the key. */
-tt_status tt__etcd_set_leased(tt__etcd_lease *lease, const char *key, const void *value, size_t size,
-                              int64_t timeout_ms);
+/* tt_store_compare_set() (value: required) of a key that vanishes with the lease. TT_ERR_STATE: the lease has ended. A
+ * later set without a lease keeps the key. */
 tt_status tt__etcd_compare_set_leased(tt__etcd_lease *lease, const char *key, const void *expected,
                                       size_t expected_size, const void *desired, size_t desired_size,
                                       int64_t timeout_ms, tt_store_value *value);
-
-/* A key as it was set, or that it was deleted (also by the end of its lease), at a revision of etcd. */
-typedef struct tt__etcd_change {
-    char *key;
-    tt_store_value value; /* empty if it was deleted */
-    bool deleted;
-    int64_t revision;
-} tt__etcd_change;
-
-/* Changes in their order, the caller's to free with tt__etcd_changes_free(), which leaves it empty. */
-typedef struct tt__etcd_change_list {
-    tt__etcd_change *items;
-    size_t n;
-} tt__etcd_change_list;
-
-void tt__etcd_changes_free(tt__etcd_change_list *list);
-
-/* All keys that begin with `prefix`, with their values, as of *revision. */
-tt_status tt__etcd_list(tt_store *store, const char *prefix, int64_t timeout_ms, tt__etcd_change_list *list,
-                        int64_t *revision);
-
-/* Wait until a key that begins with `prefix` changes after *revision; *revision moves on behind what the list has, so
- * that the next call misses nothing. When time is up the list is empty, and that is no error. TT_ERR_NOT_FOUND: etcd no
- * longer knows what happened since (it was compacted): list anew. The store's other calls wait meanwhile: whoever waits
- * long has a store of its own for it. */
-tt_status tt__etcd_changes(tt_store *store, const char *prefix, int64_t timeout_ms, tt__etcd_change_list *list,
-                           int64_t *revision);
 
 #endif

@@ -10,7 +10,7 @@
 enum {
     BATCH = 50, /* keys read with their values at once */
     KEYS = 100, /* keys looked for at once: a transaction may have 128 operations */
-    PAGE = 500, /* keys of a scan's page without values; with them it has BATCH */
+    PAGE = 500, /* keys of a scan's page */
     KEY_ROOM = 16 * 1024,
     SMALL_ANSWER = 64 * 1024
 };
@@ -87,10 +87,9 @@ void tt__etcd_count(tt__etcd_turn *turn, int64_t *count) {
 }
 
 /* Ask for a page of a scan: what follows `last` (base64), or the first one. */
-static bool ask_page(tt__etcd_turn *turn, const char *prefix, const tt__bytes *last, bool values, int64_t revision,
+static bool ask_page(tt__etcd_turn *turn, const char *prefix, const tt__bytes *last, int64_t revision,
                      tt__span *answer) {
     tt__bytes body = {0};
-    size_t page = values ? BATCH : PAGE;
     tt__etcd_put_text(&body, "{");
     if (last->size) {
         tt__etcd_put_text(&body, "\"key\":\"");
@@ -105,21 +104,21 @@ static bool ask_page(tt__etcd_turn *turn, const char *prefix, const tt__bytes *l
         tt__etcd_put_i64(&body, revision);
         tt__etcd_put_text(&body, "\"");
     }
-    tt__etcd_put_text(&body, values ? ",\"limit\":\"" : ",\"keys_only\":true,\"limit\":\"");
-    tt__etcd_put_i64(&body, (int64_t)page);
+    tt__etcd_put_text(&body, ",\"keys_only\":true,\"limit\":\"");
+    tt__etcd_put_i64(&body, PAGE);
     tt__etcd_put_text(&body, "\"}");
-    bool good = tt__etcd_post(turn, "/v3/kv/range", &body, answer_room(page, values), answer);
+    bool good = tt__etcd_post(turn, "/v3/kv/range", &body, answer_room(PAGE, false), answer);
     tt__bytes_free(&body);
     return good;
 }
 
-void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, bool values, int64_t *revision,
+void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, int64_t *revision,
                    void (*found)(tt__etcd_turn *turn, void *user, const tt__etcd_kv *kv), void *user) {
     tt__bytes last = {0};
     *revision = 0;
     for (bool more = true; more && !turn->status;) {
         tt__span answer, kvs = {0}, flag;
-        if (!ask_page(turn, prefix, &last, values, *revision, &answer))
+        if (!ask_page(turn, prefix, &last, *revision, &answer))
             break;
         *revision = *revision ? *revision : tt__etcd_revision(answer);
         tt__etcd_kv kv, end = {0};

@@ -202,7 +202,7 @@ static tt_status etcd_list_keys(tt_store *store, char ***keys, size_t *n) {
     tt__etcd_turn turn = tt__etcd_begin(store, NULL, 0, 0);
     listing l = {.n = 0};
     int64_t revision;
-    tt__etcd_scan(&turn, "", false, &revision, list_found_key, &l);
+    tt__etcd_scan(&turn, "", &revision, list_found_key, &l);
     if (!turn.status &&
         (l.text.failed || l.key.failed || !(*keys = tt__store_key_list((const char *)l.text.data, l.text.size, l.n))))
         tt__etcd_no_memory(&turn);

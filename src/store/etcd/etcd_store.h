@@ -85,8 +85,8 @@ void tt__etcd_look(tt__etcd_turn *turn, const char *const *keys, size_t n, bool 
 /* Count the keys, as of all users. */
 void tt__etcd_count(tt__etcd_turn *turn, int64_t *count);
 
-/* All keys below a prefix of the store's own: each to `found`. *revision: as of which. */
-void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, bool values, int64_t *revision,
+/* All keys below a prefix of the store's own, without values: each to `found`. *revision: as of which. */
+void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, int64_t *revision,
                    void (*found)(tt__etcd_turn *turn, void *user, const tt__etcd_kv *kv), void *user);
 
 /* ---- leases: keys under one vanish when nobody keeps it alive (etcd_write.c) */
@@ -138,22 +138,5 @@ void tt__etcd_await(tt__etcd_turn *turn, const char *const *keys, size_t n, tt_s
 
 /* Wait until the number under `key`, which was *number at `revision`, is at least `least`. */
 void tt__etcd_await_number(tt__etcd_turn *turn, const char *key, int64_t least, int64_t revision, int64_t *number);
-
-/* A watch on keys, as the functions above put them, from a revision on. */
-typedef struct tt__etcd_watch {
-    const tt__bytes *keys;
-    int64_t revision;
-    /* Sees each change; returns false to end the watch. */
-    bool (*event)(void *user, const tt__etcd_kv *kv, bool deleted);
-    /* NULL, or asked when all changes that etcd told at once have been seen: true ends the watch, too. */
-    bool (*enough)(void *user);
-    void *user;
-    bool compacted; /* set where etcd doesn't know that revision's changes any more */
-    bool partial;   /* set where the watch ended between the fragments of a message */
-} tt__etcd_watch;
-
-/* Watch until the callbacks end it, or for a while, or until time is up: the caller looks anew. *pause_ms, 0 at first,
- * is for watches that end at once, one after the other. */
-void tt__etcd_watch_keys(tt__etcd_turn *turn, tt__etcd_watch *watch, int64_t *pause_ms);
 
 #endif

@@ -18,13 +18,22 @@ enum { WATCH_MS = 8000, PAUSE_FIRST_MS = 10, PAUSE_LAST_MS = 500, KEYS_TEXT_SIZE
 
 /* ---- a watch */
 
+/* A watch on keys, as tt__etcd_put_key() and tt__etcd_put_end() put them, from a revision on. */
+typedef struct key_watch {
+    const tt__bytes *keys;
+    int64_t revision;
+    /* Sees each change; returns false to end the watch. */
+    bool (*event)(void *user, const tt__etcd_kv *kv, bool deleted);
+    void *user;
+} key_watch;
+
 typedef struct watching {
-    tt__etcd_watch *watch;
+    key_watch *watch;
     bool heard;   /* a line came: the first says that the watch is there */
     bool refused; /* etcd ends it */
 } watching;
 
-static bool take_events(const tt__etcd_watch *w, tt__span events) {
+static bool take_events(const key_watch *w, tt__span events) {
     tt__span event, kv_text, member, type;
     while (tt__json_item(&events, &event)) {
         tt__etcd_kv kv = {0};
@@ -47,22 +56,17 @@ static bool take_events(const tt__etcd_watch *w, tt__span events) {
 /* One message: the changes of some revisions, all of each unless it says "fragment": then more follow. */
 static bool take_watch_line(void *user, tt__span line) {
     watching *w = user;
-    tt__etcd_watch *watch = w->watch;
+    key_watch *watch = w->watch;
     tt__span result, member, events;
     w->heard = true;
     if (!tt__json_member(line, "result", &result) ||
         (tt__json_member(result, "canceled", &member) && tt__json_is_true(member))) {
         w->refused = true;
-        watch->compacted =
-            tt__json_member(line, "result", &result) && tt__json_member(result, "compact_revision", &member);
         return false;
     }
     if (!tt__json_member(result, "events", &events))
         return true;
-    if (!take_events(watch, events))
-        return false;
-    watch->partial = tt__json_member(result, "fragment", &member) && tt__json_is_true(member);
-    return watch->partial || !watch->enough || !watch->enough(watch->user);
+    return take_events(watch, events);
 }
 
 static tt__etcd_watch_end watch_once(tt__etcd_turn *turn, watching *w) {
@@ -83,9 +87,10 @@ static tt__etcd_watch_end watch_once(tt__etcd_turn *turn, watching *w) {
     return end;
 }
 
-void tt__etcd_watch_keys(tt__etcd_turn *turn, tt__etcd_watch *watch, int64_t *pause_ms) {
+/* Watch until the callback ends it, or for a while, or until time is up: the caller looks anew. *pause_ms, 0 at first,
+ * is for watches that end at once, one after the other. */
+static void watch_keys(tt__etcd_turn *turn, key_watch *watch, int64_t *pause_ms) {
     watching w = {.watch = watch};
-    watch->compacted = watch->partial = false;
     tt__etcd_watch_end end = watch_once(turn, &w);
     if (end == TT__ETCD_WATCH_LATE && !w.heard)
         tt__etcd_turn_away(&turn->store->client);
@@ -164,8 +169,8 @@ static void watch_missing(tt__etcd_turn *turn, waiting *w, int64_t revision, int
         tt__etcd_put_key(&keys, w->store, first);
     else
         tt__etcd_put_keys(&keys, w->store, first, last);
-    tt__etcd_watch watch = {.keys = &keys, .revision = revision, .event = waiting_event, .user = w};
-    tt__etcd_watch_keys(turn, &watch, pause_ms);
+    key_watch watch = {.keys = &keys, .revision = revision, .event = waiting_event, .user = w};
+    watch_keys(turn, &watch, pause_ms);
     tt__bytes_free(&keys);
     if (w->name.failed)
         tt__etcd_no_memory(turn);
@@ -251,12 +256,12 @@ static void growing_found(tt__etcd_turn *turn, void *user, size_t i, const tt__e
 void tt__etcd_await_number(tt__etcd_turn *turn, const char *key, int64_t least, int64_t revision, int64_t *number) {
     growing g = {.number = *number, .least = least};
     tt__bytes keys = {0};
-    tt__etcd_watch watch = {.keys = &keys, .event = growing_event, .user = &g};
+    key_watch watch = {.keys = &keys, .event = growing_event, .user = &g};
     int64_t pause_ms = 0;
     tt__etcd_put_key(&keys, turn->store, key);
     while (!turn->status && g.number < least) {
         watch.revision = revision + 1;
-        tt__etcd_watch_keys(turn, &watch, &pause_ms);
+        watch_keys(turn, &watch, &pause_ms);
         if (turn->status || g.number >= least)
             break;
         if (!tt__left_ms(turn->deadline_ms))
