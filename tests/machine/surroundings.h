@@ -262,10 +262,10 @@ static void *give(world *w, tt__event event) {
 
 typedef enum happening {
     FAILS,        /* worker n of this node */
-    SUCCEEDS,     /* likewise */
-    FOLLOWS,      /* likewise, because of another */
-    GETS_ABLE,    /* likewise: it survives the loss of others */
-    WANTS_ROUND,  /* likewise */
+    SUCCEEDS,     /* worker n */
+    FOLLOWS,      /* worker n fails because of another */
+    GETS_ABLE,    /* worker n survives the loss of others from now on */
+    WANTS_ROUND,  /* worker n waits for the next round */
     LEAVES_SOME,  /* what workers started is still there */
     CLEARS,       /* the keeper has nothing left */
     CAN_NOT_KILL, /* but for a process */
@@ -419,8 +419,8 @@ static void give_remote_end(world *w) {
     free(give(w, (tt__event){.kind = TT__ON_REMOTE_END, .end = end}));
 }
 
-static void happens(world *w, happening what, int i) {
-    int attempt = tt__machine_attempt(&w->m), other = w->m.membership.round ? 1 - w->m.membership.round->own : 1;
+/* On this node. */
+static void happens_here(world *w, happening what, int i) {
     switch (what) {
     case FAILS:
         worker_ends(w, i, 3 << 8, false);
@@ -466,6 +466,15 @@ static void happens(world *w, happening what, int i) {
         w->signals++;
         give(w, (tt__event){.kind = TT__ON_SIGNAL, .signal = {.sig = SIGTERM}});
         break;
+    default:
+        break;
+    }
+}
+
+/* On other nodes. */
+static void happens_elsewhere(world *w, happening what) {
+    int attempt = tt__machine_attempt(&w->m), other = w->m.membership.round ? 1 - w->m.membership.round->own : 1;
+    switch (what) {
     case ROUND_COMES:
         give_round(w);
         break;
@@ -525,6 +534,13 @@ static void happens(world *w, happening what, int i) {
     default:
         break;
     }
+}
+
+static void happens(world *w, happening what, int i) {
+    if (what < ROUND_COMES)
+        happens_here(w, what, i);
+    else
+        happens_elsewhere(w, what);
 }
 
 #endif

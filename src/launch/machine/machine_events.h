@@ -68,12 +68,12 @@ typedef struct tt__event {
             bool from_terminal; /* the terminal has sent it to the whole process group: workers have got it, too */
         } signal;
         struct {
-            tt__round *round; /* taken if the step sets this to NULL */
+            tt__round *round; /* NULL after the step: the machine has taken it */
             bool coordinates; /* this node serves the store, by now */
         } round;
-        tt__remote_end *end; /* likewise */
+        tt__remote_end *end; /* ON_REMOTE_END. NULL after the step: the machine has taken it */
         struct {
-            tt__lost_node *node; /* likewise */
+            tt__lost_node *node; /* NULL after the step: the machine has taken it */
         } lost;                  /* ON_LOST, ON_LEFT */
         struct {
             int attempt;
