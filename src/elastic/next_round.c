@@ -4,11 +4,10 @@
 #include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "base/text/plain_text.h"
+#include "elastic/standing_record.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { SLICE_MS = 200 }; /* a wait is made of them, so that a signal is seen that came before it */
 
@@ -34,24 +33,12 @@ tt_status tt__round_read(tt__round_news *news, const tt__job_round *told) {
     return TT_OK;
 }
 
-/* Receive a packet, for which there is so much time: 1; 0: none came; -1: the launcher has ended. */
-static int receive_within(int socket, tt__job_packet *packet, int ms) {
-    struct pollfd one = {.fd = socket, .events = POLLIN};
-    int attached = -1;
-    if (poll(&one, 1, ms) <= 0)
-        return 0;
-    int got = tt__job_receive(socket, packet, &attached);
-    if (attached >= 0)
-        close(attached);
-    return got;
-}
-
 static tt_status await_round(int socket, tt__job_packet *packet, int round, int64_t wait_ms,
                              const tt__stop_wish *stop) {
     int64_t deadline_ms = tt__deadline_ms(wait_ms);
     for (;;) {
         int left = tt__left_ms(deadline_ms);
-        int got = receive_within(socket, packet, left < SLICE_MS ? left : SLICE_MS);
+        int got = tt__standing_record_receive(socket, packet, left < SLICE_MS ? left : SLICE_MS);
         if (got < 0)
             return tt__job_fail_ended(packet, "its launcher");
         bool answers = got && (packet->kind == TT__JOB_ROUND || packet->kind == TT__JOB_NO_ROUND);
@@ -97,7 +84,7 @@ tt_status tt__round_await(int socket, tt__round_news *news, int round, int64_t w
 bool tt__round_wanted(int socket, int round) {
     tt__job_packet packet = {0};
     bool wanted = false;
-    while (socket >= 0 && receive_within(socket, &packet, 0) > 0)
+    while (socket >= 0 && tt__standing_record_receive(socket, &packet, 0) > 0)
         wanted = wanted || (packet.kind == TT__JOB_WANTED && packet.round.number > round);
     return wanted;
 }

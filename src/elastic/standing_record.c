@@ -4,12 +4,22 @@
 #include "base/files/fd.h"
 #include "base/process/fork_fds.h"
 #include "comm/record/recovery.h"
-#include "net/job/job_socket.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+static _Atomic pid_t owner;
+
+bool tt__standing_record_claim(void) {
+    pid_t before = atomic_load(&owner);
+    return before != getpid() && atomic_compare_exchange_strong(&owner, &before, getpid());
+}
+
+void tt__standing_record_release(void) { atomic_store(&owner, 0); }
 
 static void hang_up_record(tt__standing_record *standing) {
     tt__fork_fd_forget(standing->socket);
@@ -47,6 +57,17 @@ void tt__standing_record_show(tt__standing_record *standing, int rank, int world
     tt__job_packet packet = {0};
     if (standing->socket >= 0 && !tt__job_send(standing->socket, TT__JOB_AWAITS, &packet, -1))
         hang_up_record(standing);
+}
+
+int tt__standing_record_receive(int socket, tt__job_packet *packet, int ms) {
+    struct pollfd one = {.fd = socket, .events = POLLIN};
+    int attached = -1;
+    if (poll(&one, 1, ms) <= 0)
+        return 0;
+    int got = tt__job_receive(socket, packet, &attached);
+    if (attached >= 0)
+        close(attached);
+    return got;
 }
 
 void tt__standing_record_close(tt__standing_record *standing) {

@@ -4,14 +4,14 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "launch/cluster/election.h"
 #include "launch/launcher_watchdog.h"
 #include "launch/local/children.h"
+#include "launch/local/error_files.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 typedef tt__launcher_state launcher;
@@ -28,13 +28,13 @@ static void wait_for_events(launcher *l) {
         due_ms = l->look_ms;
     int timeout = due_ms == INT64_MAX ? -1 : tt__left_ms(due_ms);
     l->fds[0] = (struct pollfd){.fd = done ? -1 : l->keeper.socket, .events = POLLIN};
-    l->fds[1] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+    l->fds[1] = (struct pollfd){.fd = l->signals.fd, .events = POLLIN};
     l->fds[2] = (struct pollfd){.fd = tt__watch_fd(l->watch), .events = POLLIN};
     l->fds[3] = (struct pollfd){.fd = l->nodes ? tt__nodes_fd(l->nodes) : -1, .events = POLLIN};
     int n = 4 + tt__streams_poll(&l->streams, l->fds + 4, &timeout);
     n += tt__follow_poll(l->follow, l->fds + n, &timeout);
     n += tt__watchdog_poll(l, l->fds + n, &timeout);
-    poll(l->fds, (nfds_t)n, timeout);
+    tt__poll(l->fds, n, timeout);
 }
 
 static void launcher_serve(launcher *l) {
@@ -117,7 +117,6 @@ static tt_status launcher_allocate(launcher *l) {
 static tt_status start_keeper(launcher *l) {
     l->spared_count = tt__children(l->spared, TT__MAX_SPARED);
     l->job->group = getpgrp();
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
     TT__TRY(tt__job_error_dir_name(l->job));
     return tt__keeper_start(&l->keeper, l->job);
 }
@@ -177,8 +176,7 @@ static void flush_streams(launcher *l) {
 }
 
 static void launcher_finish(launcher *l) {
-    if (l->keeper.socket >= 0)
-        close(l->keeper.socket); /* the keeper ends now, while this process cleans up */
+    tt__keeper_dismiss(&l->keeper); /* it ends while this process cleans up */
     tt__nodes_free(l->nodes);
     tt__machine_end(&l->machine);
     tt__snapshot_free(&l->remote);
@@ -186,14 +184,9 @@ static void launcher_finish(launcher *l) {
     tt_store_free(l->store);
     tt_store_server_free(l->server);
     tt__watch_free(l->watch);
-    if (l->keeper.pid)
-        waitpid(l->keeper.pid, NULL, 0);
+    tt__keeper_wait(&l->keeper);
     tt__job_error_dir_remove(l->job); /* if the keeper was killed */
-    /* Only writing is left: who asks us to end now means that. */
-    if (l->signals >= 0) {
-        sigprocmask(SIG_SETMASK, &l->job->worker_mask, NULL);
-        close(l->signals);
-    }
+    tt__signals_close(&l->signals);   /* only writing is left: a signal may end that */
     flush_streams(l);
     tt__launcher_close_pipes(l);
     tt__follow_free(l->follow);
@@ -208,8 +201,7 @@ static void launcher_finish(launcher *l) {
 }
 
 tt_status tt__job_run(tt__job *job, int *exit_code) {
-    tt__ticks_init();
-    launcher l = {.job = job, .signals = -1, .log = -1, .look_ms = INT64_MAX, .keeper = {.socket = -1}};
+    launcher l = {.job = job, .signals = {.fd = -1}, .log = -1, .look_ms = INT64_MAX, .keeper = {.socket = -1}};
     tt_status status = launcher_start(&l);
     if (!status) {
         launcher_run(&l);

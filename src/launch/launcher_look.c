@@ -1,5 +1,6 @@
 /* Looking at a job while it runs: job->look() reads the ranks' recorders. */
 #include "base/machine/clock.h"
+#include "base/machine/host_name.h"
 #include "launch/launcher_parts.h"
 
 #include <stdio.h>
@@ -25,7 +26,7 @@ static const char *look_place(void *user, int rank, char *text, size_t size) {
     char host[64] = "?";
     int i = rank - l->job->first_rank, node = node_of(l, rank);
     bool here = i >= 0 && i < l->job->workers;
-    gethostname(host, sizeof host - 1);
+    tt__host_name(host, sizeof host);
     if (!here && l->machine.membership.round)
         snprintf(host, sizeof host, "%s", l->machine.membership.round->of[node].hostname);
     if (here)

@@ -20,6 +20,7 @@
 #include "launch/local/follow.h"
 #include "launch/local/keeper.h"
 #include "launch/local/report.h"
+#include "launch/local/signals.h"
 #include "launch/local/streams.h"
 #include "launch/local/watch.h"
 #include "launch/machine/job_machine.h"
@@ -43,9 +44,8 @@ typedef struct tt__launcher_state {
 
     struct pollfd *fds;
     int64_t look_ms;   /* when job->look() is due */
-    int signals;       /* signalfd */
-    bool has_terminal; /* when it began, its session had one */
-    int64_t signal_ms; /* when the first signal came */
+    tt__signals signals;
+    int64_t signal_ms; /* when the first one came */
     int signals_taken; /* how many have come */
 
     tt_store_server *server;       /* if this node serves the store */
@@ -67,7 +67,7 @@ typedef struct tt__launcher_state {
 
 /* ---- launcher_events.c */
 
-/* Receive the job's signals, SIGWINCH and SIGTSTP through l->signals from now on. */
+/* Receive the job's signals, SIGWINCH and SIGTSTP from now on. The job keeps the mask that workers get back. */
 tt_status tt__launcher_open_signals(tt__launcher_state *l);
 void tt__launcher_take_signals(tt__launcher_state *l);
 void tt__launcher_take_keeper_messages(tt__launcher_state *l);

@@ -3,11 +3,11 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "cli/cli.h"
 #include "net/net.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -104,6 +104,6 @@ tt_status tt__run_etcd_own_address(const tt__run_etcd *etcd, int64_t wait_ms, ch
         if (!told)
             tt__cli_note("run", "--rdzv-endpoint: waiting, at most %lld s, until \"%.200s\" can be resolved: %s",
                          (long long)(wait_ms / 1000), etcd->endpoints, gai_strerror(error));
-        poll(NULL, 0, AGAIN_MS);
+        tt__sleep_ms(AGAIN_MS);
     }
 }

@@ -2,13 +2,13 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "base/text/parse.h"
 #include "cli/cli.h"
 #include "net/net.h"
 
 #include <tutti/store.h>
 
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static int resolve_patiently(const char *flag, const char *host, int64_t wait_ms
             tt__cli_note("run", "%s: waiting, at most %lld s, until \"%s\" can be resolved: %s", flag,
                          (long long)(wait_ms / 1000), host, gai_strerror(error));
         told = true;
-        poll(NULL, 0, AGAIN_MS);
+        tt__sleep_ms(AGAIN_MS);
     }
     return error;
 }

@@ -5,7 +5,9 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/machine/host_name.h"
 #include "base/mutant.h"
+#include "base/random_bytes.h"
 #include "net/net.h"
 #include "store/signed.h"
 
@@ -30,7 +32,7 @@ static tt_status make_nonce(char text[33]) {
 
 static json_t *card_of(const tt__nodes_member *m, const char *nonce) {
     char hostname[64] = "";
-    gethostname(hostname, sizeof hostname - 1);
+    tt__host_name(hostname, sizeof hostname);
     return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:s, s:s, s:o}", "version",
                      tt_version(), "run_id", m->run_id, "min_nodes", m->min_nodes, "max_nodes", m->max_nodes, "workers",
                      m->workers, "max_restarts", m->max_restarts, "attempt", m->attempt, "restarts", m->restarts,

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 
-#include <poll.h>
 #include <stdlib.h>
 
 /* Wait, as the coordinator, until the others have read its card. */
@@ -15,7 +15,7 @@ static tt_status wait_until_all_know(tt__talk *t, int64_t deadline) {
     while (left < others && tt__left_ms(deadline)) {
         TT__TRY(tt__talk_read_left(t, &left));
         if (left < others)
-            poll(NULL, 0, 20);
+            tt__sleep_ms(20);
     }
     return TT_OK;
 }
@@ -23,12 +23,12 @@ static tt_status wait_until_all_know(tt__talk *t, int64_t deadline) {
 static tt_status tell_problem(tt__talk *t, int64_t deadline) {
     const tt__nodes_member *m = &t->nodes->member;
     TT__TRY(tt__secret_load(&t->secret));
-    for (tt_status status; (status = tt__talk_ask_etcd(t)) || !m->port; poll(NULL, 0, 20))
+    for (tt_status status; (status = tt__talk_ask_etcd(t)) || !m->port; tt__sleep_ms(20))
         if ((status && status != TT_ERR_TIMEOUT) || !tt__left_ms(deadline))
             return status ? status : tt__fail(TT_ERR_TIMEOUT, "nobody is found to tell");
     TT__TRY(tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = tt__left_ms(deadline)));
     TT__TRY(tt__talk_introduce(t));
-    for (; !t->introduced && !t->cut && tt__left_ms(deadline); poll(NULL, 0, 20))
+    for (; !t->introduced && !t->cut && tt__left_ms(deadline); tt__sleep_ms(20))
         tt__talk_read_cards(t);
     return m->coordinates ? wait_until_all_know(t, deadline) : TT_OK;
 }

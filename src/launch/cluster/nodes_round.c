@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/mutant.h"
+#include "base/process/waits.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -286,7 +286,7 @@ void tt__talk_wait_for_leavers(tt__talk *t) {
         if (!tt__talk_is_connected(t, id)) /* who has left the job before has not waited for its end */
             t->of[id].lost = true;
         else
-            poll(NULL, 0, 20);
+            tt__sleep_ms(20);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "base/files/fd.h"
 #include "base/files/quiet_write.h"
 #include "base/machine/clock.h"
+#include "base/machine/host_name.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -172,7 +173,7 @@ static char *make_prefix(const tt__job *job, int i) {
     char rank[16], local_rank[16], host[256] = "";
     snprintf(rank, sizeof rank, "%d", job->first_rank + i);
     snprintf(local_rank, sizeof local_rank, "%d", i);
-    gethostname(host, sizeof host - 1);
+    tt__host_name(host, sizeof host);
     const tt__filling fillings[] = {
         {"role_name", job->role}, {"local_rank", local_rank}, {"rank", rank}, {"hostname", host}, {NULL, NULL}};
     return template_fill(job->logs->prefix, fillings);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "base/text/plain_text.h"
 #include "base/text/short_text.h"
 #include "launch/local/pty.h"
@@ -367,7 +368,7 @@ void tt__streams_flush(tt__streams *streams, int64_t stall_ms) {
         if (write_some(streams))
             deadline = tt__deadline_ms(stall_ms);
         else
-            poll(NULL, 0, 1);
+            tt__sleep_ms(1);
     }
 }
 

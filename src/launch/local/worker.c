@@ -1,5 +1,6 @@
 /* A worker's process between fork and exec. */
 #include "launch/local/children.h"
+#include "launch/local/error_files.h"
 #include "launch/local/keeper.h"
 #include "launch/local/worker_env.h"
 

@@ -1,6 +1,7 @@
 #include "launch/local/worker_env.h"
 
 #include "base/machine/openmp_spins.h"
+#include "launch/local/error_files.h"
 #include "launch/local/file_timers.h"
 
 #include <stdio.h>
