@@ -1,20 +1,103 @@
 /* The launcher's loop: wait, give the machine one event after the other, carry out its actions. job.h has the processes
  * of a job, machine/job_machine.h the decisions. */
-#include "launch/launcher_parts.h"
-
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/machine/host_name.h"
 #include "base/process/waits.h"
 #include "launch/cluster/election.h"
-#include "launch/launcher_watchdog.h"
+#include "launch/launcher_parts.h"
 #include "launch/local/children.h"
 #include "launch/local/error_files.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 typedef tt__launcher_state launcher;
+
+/* ---- what is shown of a running job */
+
+static const void *look_recorder(void *user, int i, size_t *size) {
+    return tt__watch_recorder(((launcher *)user)->watch, i, size);
+}
+
+/* Return the node that has the rank. */
+static int node_of(const launcher *l, int rank) {
+    const tt__round *round = l->machine.membership.round;
+    int node = l->job->nodes - 1;
+    while (round && node > 0 && round->of[node].first_rank > rank)
+        node--;
+    return node;
+}
+
+static const char *look_place(void *user, int rank, char *text, size_t size) {
+    const launcher *l = user;
+    char host[64] = "?";
+    int i = rank - l->job->first_rank, node = node_of(l, rank);
+    bool here = i >= 0 && i < l->job->workers;
+    tt__host_name(host, sizeof host);
+    if (!here && l->machine.membership.round)
+        snprintf(host, sizeof host, "%s", l->machine.membership.round->of[node].hostname);
+    if (here)
+        snprintf(text, size, "host %s, pid %d", host, (int)l->workers[i].pid);
+    else
+        snprintf(text, size, "host %s, node %d", host, node);
+    return text;
+}
+
+static void look_say(void *user, const char *line) {
+    tt__streams_print(&((launcher *)user)->streams, "tutti run: %s", line);
+}
+
+static void look_show(void *user, const char *line) { tt__streams_show(&((launcher *)user)->streams, line); }
+
+/* Call job->look() if that is due. */
+static void look_at_job(launcher *l) {
+    const tt__job_look look = {l, look_recorder, look_place, look_say, look_show};
+    if (tt__now_ms() < l->look_ms)
+        return;
+    l->job->look(l->job, &look);
+    l->look_ms = tt__deadline_ms(l->job->look_ms);
+}
+
+/* ---- descriptors */
+
+/* Beside those that are open: for signals, the keeper, the log, the store and a client of it, the secret, the job's
+ * socket, and two files read in between; for a worker its stderr, its recorder, and connections to the store and the
+ * job's socket. */
+enum { OWN_DESCRIPTORS = 21, WORKER_DESCRIPTORS = 4, NODES_DESCRIPTORS = 4 };
+
+static int open_descriptors(void) {
+    int n = 0;
+    DIR *own = opendir("/proc/self/fd");
+    for (const struct dirent *entry; own && (entry = readdir(own));)
+        n += entry->d_name[0] != '.';
+    if (own)
+        closedir(own);
+    return own ? n - 1 : 3; /* `own` is among them */
+}
+
+/* Refuse to begin with too few descriptors: the store, whose event loop aborts without, and each worker's connections
+ * need some. *spare: how many there are beyond. */
+static tt_status check_descriptors(const tt__job *job, int *spare) {
+    struct rlimit limit;
+    int need = open_descriptors() + OWN_DESCRIPTORS + WORKER_DESCRIPTORS * job->workers;
+    need += tt__follow_descriptors(job) + tt__watchdog_descriptors(job);
+    if (job->max_nodes > 1)
+        need += NODES_DESCRIPTORS;
+    *spare = INT_MAX;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= INT_MAX)
+        return TT_OK;
+    *spare = (int)limit.rlim_cur - need;
+    if (*spare >= 0)
+        return TT_OK;
+    return tt__fail(TT_ERR_SYSTEM,
+                    "launching %d worker%s takes %d descriptors at least, but this process may have %d (ulimit -n)",
+                    job->workers, job->workers == 1 ? "" : "s", need, (int)limit.rlim_cur);
+}
 
 enum { FLUSH_MIN_MS = 1000 };
 
@@ -53,7 +136,7 @@ static void launcher_run(launcher *l) {
         launcher_serve(l);
         tt__launcher_take_time(l);
         if (l->machine.attempt.phase == TT__RUNNING)
-            tt__launcher_look(l);
+            look_at_job(l);
     }
     tt__streams_show(&l->streams, "");
 }
@@ -135,7 +218,7 @@ static void begin_machine(launcher *l) {
 
 static tt_status launcher_start(launcher *l) {
     int spare;
-    TT__TRY(tt__launcher_check_descriptors(l->job, &spare));
+    TT__TRY(check_descriptors(l->job, &spare));
     TT__TRY(launcher_allocate(l));
     begin_machine(l);
     tt__watchdog_spare(l, spare);

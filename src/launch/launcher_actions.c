@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/cgroup.h"
-#include "launch/launcher_watchdog.h"
 #include "launch/local/children.h"
 #include "store/server/renewal.h"
 

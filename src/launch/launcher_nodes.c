@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/machine/host_name.h"
 #include "base/process/proc_state.h"
-#include "launch/launcher_watchdog.h"
 #include "net/job/recovery_words.h"
 #include "store/signed.h"
 

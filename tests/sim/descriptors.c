@@ -110,7 +110,7 @@ void tt__signals_close(tt__signals *signals) {
     signals->fd = -1;
 }
 
-/* ---- base/process/wait.h */
+/* ---- base/process/waits.h */
 
 tt_status tt__wake_open(int *wake) {
     *wake = sim_fd_new(SIM_FD_COUNTER, NULL);

@@ -1,4 +1,4 @@
-/* Virtual descriptors, above all that the process has. What stands in for base/process/wait.c and
+/* Virtual descriptors, above all that the process has. What stands in for base/process/waits.c and
  * launch/local/signals.c. */
 #ifndef SIM_DESCRIPTORS_H
 #define SIM_DESCRIPTORS_H

@@ -2,7 +2,6 @@
 
 #include "launch/local/error_files.h"
 #include "launch/local/keeper.h"
-#include "launch/local/report.h"
 #include "sim/checks.h"
 #include "sim/cluster.h"
 #include "sim/descriptors.h"
@@ -15,12 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    KEEPER_STREAM = 3,
-    FIRST_PID = 1 << 23 /* no process of the machine has such a number */,
-    PIDS_OF_NODE = 100,
-    PATIENCE_MS = 20000
-};
+/* FIRST_PID: no process of the machine has such a number. */
+enum { KEEPER_STREAM = 3, FIRST_PID = 1 << 23, PIDS_OF_NODE = 100, PATIENCE_MS = 20000 };
 
 typedef struct worker {
     bool pending, running; /* about to begin */

@@ -15,7 +15,7 @@
 #include "cli/run/run_watch.h"
 #include "launch/job.h"
 #include "launch/local/program.h"
-#include "launch/local/worker_env.h"
+#include "launch/local/worker.h"
 #include "net/secure/secret_memory.h"
 #include "net/secure/wire_choice.h"
 

@@ -3,8 +3,6 @@
 #include "launch/local/error_files.c"
 #include "launch/local/logs.c"
 #include "launch/local/merge.c"
-#include "launch/local/outlet.c"
-#include "launch/local/pty.c"
 #include "launch/local/report.c"
 #include "launch/local/streams.c"
 #include "launch/local/terminal.c"
