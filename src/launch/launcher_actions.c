@@ -1,16 +1,111 @@
 /* Carries out the machine's actions. */
-#include "launch/launcher_parts.h"
-
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/mutant.h"
 #include "base/process/cgroup.h"
+#include "launch/launcher_parts.h"
 #include "launch/local/children.h"
+#include "net/job/recovery_words.h"
 #include "store/server/renewal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 typedef tt__launcher_state launcher;
+
+/* ---- workers that survive the loss of others (tutti/elastic.h). They are not told to end when one is lost, or when
+ * nodes come and go: they notice it, and wait for the next round. machine/attempt_states.c decides when that begins,
+ * and which workers are killed because they don't come. net/job/recovery_words.h has what they and we tell each
+ * other. */
+
+static bool read_recovery_words(const launcher *l, int i, tt__recovery *words) {
+    size_t size = 0;
+    const void *recorder = tt__watch_last_recorder(l->watch, i, &size);
+    return recorder && tt__recovery_read(recorder, size, words);
+}
+
+tt__survivors tt__launcher_survivors(const launcher *l) {
+    tt__survivors s = {.blamed = -1};
+    uint32_t next = (uint32_t)l->job->recovery + 1;
+    for (int i = 0; i < l->job->workers; i++) {
+        tt__recovery words;
+        s.starting += !l->workers[i].pid && !l->workers[i].ended;
+        if (!l->workers[i].pid || l->workers[i].ended)
+            continue;
+        s.living++;
+        if (!read_recovery_words(l, i, &words) || !words.recovers)
+            continue;
+        s.able++;
+        if (words.wants_round != next && !TT__MUTANT(survivor_taken_for_waiting))
+            continue;
+        s.waiting++;
+        if (words.lost)
+            s.blamed = (int)words.lost - 1;
+    }
+    return s;
+}
+
+bool tt__launcher_waits(const launcher *l, int i) {
+    tt__recovery words;
+    return read_recovery_words(l, i, &words) && words.wants_round == (uint32_t)l->job->recovery + 1;
+}
+
+/* Is worker `i` there, and does not wait for the next round? */
+static bool is_late(const launcher *l, int i) {
+    return l->workers[i].pid && !l->workers[i].ended && !tt__launcher_waits(l, i);
+}
+
+static void say_late_workers(launcher *l) {
+    int first = -1, n = 0;
+    for (int i = 0; i < l->job->workers; i++)
+        if (is_late(l, i) && !n++)
+            first = i;
+    if (!n)
+        return;
+    char more[32] = "";
+    if (n > 1)
+        snprintf(more, sizeof more, " and %d more here", n - 1);
+    tt__streams_print(&l->streams,
+                      "tutti run: waiting for rank %d%s to come to the next round; who has not in %d s is killed",
+                      l->job->first_rank + first, more, (tt__left_ms(l->machine.attempt.deadline_ms) + 999) / 1000);
+}
+
+static void kill_late_workers(launcher *l, int rank) {
+    int only = rank - l->job->first_rank;
+    for (int i = 0; i < l->job->workers; i++) {
+        if (!is_late(l, i) || (rank >= 0 && i != only))
+            continue;
+        l->workers[i].late = true;
+        tt__keeper_kill_worker(&l->keeper, i);
+    }
+}
+
+int tt__launcher_agreed_stop(const launcher *l, int i) {
+    tt__recovery words;
+    bool stopped = read_recovery_words(l, i, &words) && words.stopped_by > 0 && words.stopped_by < 128;
+    return stopped && tt__end_code(l->workers[i].status) == 128 + (int)words.stopped_by ? (int)words.stopped_by : 0;
+}
+
+/* Tell worker `i` that the round job->recovery begins (TT__JOB_ROUND), that the next one is wanted, or that it won't
+ * come. */
+static void tell_worker(launcher *l, int i, tt__job_kind kind, const char *why) {
+    int number = l->job->recovery + (kind != TT__JOB_ROUND);
+    tt__job_round round = {.number = number - TT__MUTANT(told_number_of_round_before),
+                           .rank = l->job->first_rank + i,
+                           .world = l->job->world,
+                           .port = l->job->master_port};
+    snprintf(round.host, sizeof round.host, "%s", l->job->master_addr);
+    snprintf(round.reason, sizeof round.reason, "%s", why);
+    if (!tt__watch_tell_round(l->watch, i, kind, &round) && kind == TT__JOB_ROUND)
+        tt__log(TT_LOG_WARNING, "rank %d can't be told that round %d begins", round.rank, number);
+}
+
+static void tell_running_workers(launcher *l, tt__job_kind kind, const char *why) {
+    for (int i = 0; i < l->job->workers; i++)
+        if (l->workers[i].pid && !l->workers[i].ended && (kind != TT__JOB_NO_ROUND || tt__launcher_waits(l, i)))
+            tell_worker(l, i, kind, why);
+}
 
 /* ---- the workers */
 
@@ -135,16 +230,16 @@ static bool tell_workers(launcher *l, const tt__action *action) {
         tt__children_kill(l->spared, l->spared_count, NULL, NULL, TT__KEEPER_KILL_MS);
         break;
     case TT__DO_KILL_LATE:
-        tt__launcher_kill_late(l, action->late);
+        kill_late_workers(l, action->late);
         break;
     case TT__DO_TELL_ROUND:
-        tt__launcher_tell_round(l);
+        tell_running_workers(l, TT__JOB_ROUND, l->why);
         break;
     case TT__DO_WANT_ROUND:
-        tt__launcher_want_round(l);
+        tell_running_workers(l, TT__JOB_WANTED, l->why);
         break;
     case TT__DO_DENY_ROUND:
-        tt__launcher_deny_round(l);
+        tell_running_workers(l, TT__JOB_NO_ROUND, "no restarts are left (tutti run --max-restarts)");
         break;
     case TT__DO_READ_IDLE:
         if (!tt__watchdog_reads_idle(l))
@@ -219,7 +314,7 @@ static bool tell_user(launcher *l, const tt__action *action) {
         say_round(l);
         break;
     case TT__DO_SAY_LATE:
-        tt__launcher_say_late(l);
+        say_late_workers(l);
         break;
     case TT__DO_SAY_DEPOSED:
         say_deposed(l);

@@ -3,12 +3,9 @@
  *   launcher.c           the loop, its beginning and its end
  *   launcher_events.c    signals, messages of the keeper and of other nodes, as events for the machine
  *   launcher_actions.c   carries out what the machine decides (machine/job_machine.h)
- *   launcher_nodes.c     what other nodes and readers are told
- *   launcher_recovery.c  workers that survive the loss of others
- *   launcher_report.c    reports of failures
- *   launcher_meet.c      serving or finding the store, and through it the other nodes
+ *   launcher_nodes.c     the other nodes: how they are met, and what they and readers are told
  *   launcher_watchdog.c  workers that crash or hang
- *   launcher_health.c    answers to health checks
+ *   launcher_report.c    reports of failures, answers to health checks
  *
  * Each calls those below it. Nothing here decides what is started or ended: that is the machine's. */
 #ifndef TT_LAUNCH_LAUNCHER_PARTS_H
@@ -81,35 +78,15 @@ void tt__launcher_step(tt__launcher_state *l, tt__event *event);
 
 void tt__launcher_close_pipes(tt__launcher_state *l);
 
-/* ---- launcher_recovery.c */
-
 tt__survivors tt__launcher_survivors(const tt__launcher_state *l);
 
 /* Does worker `i` wait for the next round, or did it when it ended? */
 bool tt__launcher_waits(const tt__launcher_state *l, int i);
 
-/* Kill those that don't wait for the next round, if they are rank `rank` (-1: any). */
-void tt__launcher_kill_late(tt__launcher_state *l, int rank);
-
-/* Print who they are. */
-void tt__launcher_say_late(tt__launcher_state *l);
-
 /* Return the signal for which worker `i`, which has ended, has agreed to stop with the others; 0: it has not. */
 int tt__launcher_agreed_stop(const tt__launcher_state *l, int i);
 
-/* Tell the workers here that are kept that the round job->recovery begins, where each has its new rank. */
-void tt__launcher_tell_round(tt__launcher_state *l);
-
-/* Ask the workers that have not been asked yet to come to the next round; for them all may be well. */
-void tt__launcher_want_round(tt__launcher_state *l);
-
-/* Tell those that wait for the next round, and have not been told, that it won't come. */
-void tt__launcher_deny_round(tt__launcher_state *l);
-
 /* ---- launcher_report.c */
-
-/* Describe a failure for a report. tail: TT__TAIL_BYTES + 1 bytes. */
-void tt__launcher_describe(const tt__launcher_state *l, const tt__failure *failure, tt__first *first, char *tail);
 
 void tt__launcher_report_lost(tt__launcher_state *l);
 void tt__launcher_report_attempt(tt__launcher_state *l, tt__attempt_cause cause, bool recovers);
@@ -118,7 +95,10 @@ void tt__launcher_report_attempt(tt__launcher_state *l, tt__attempt_cause cause,
 int tt__launcher_report_end(tt__launcher_state *l);
 void tt__launcher_forget_attempts(tt__launcher_state *l);
 
-/* ---- launcher_meet.c */
+/* tt__health_look; `user` is the launcher. */
+bool tt__launcher_health(void *user, char body[TT__HEALTH_BODY]);
+
+/* ---- launcher_nodes.c */
 
 /* Serve the store, if that is this node's part. */
 tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server);
@@ -129,13 +109,8 @@ tt_status tt__launcher_join(tt__launcher_state *l);
 tt_status tt__launcher_prepare_election(tt__launcher_state *l);
 void tt__launcher_take_election(tt__launcher_state *l);
 
-/* Connect to the store that this node serves, if that has not been done; NULL: it does not answer. */
-tt_store *tt__launcher_own_store(tt__launcher_state *l);
-
 /* Look for the job again. */
 tt_status tt__launcher_rejoin(tt__launcher_state *l);
-
-/* ---- launcher_nodes.c */
 
 /* Keep the calls of other nodes' ranks, which is taken, for readers. */
 void tt__launcher_keep_remote(tt__launcher_state *l, tt__snapshot *snapshot);
@@ -156,11 +131,6 @@ void tt__launcher_announce_done(tt__launcher_state *l);
 
 /* The callbacks that fill in readers' answers. */
 tt_status tt__launcher_watch(tt__launcher_state *l);
-
-/* ---- launcher_health.c: answers to health checks */
-
-/* tt__health_look; `user` is the launcher. */
-bool tt__launcher_health(void *user, char body[TT__HEALTH_BODY]);
 
 /* ---- launcher_watchdog.c: workers that crash or hang */
 

@@ -1,6 +1,8 @@
-/* The launcher's reports: of a failed attempt that another follows, and of the end of the job. */
+/* What the launcher says of the job: reports of an attempt that failed and of the end, answers to health checks. */
+#include "base/machine/clock.h"
+#include "base/process/proc_state.h"
+#include "base/text/json.h"
 #include "launch/launcher_parts.h"
-
 #include "launch/local/events.h"
 
 #include <stdio.h>
@@ -8,11 +10,12 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-enum { LOST_LATE_MS = 1000 }; /* news of a lost node take so long at most, beside the heartbeat */
-
 typedef tt__launcher_state launcher;
 
-void tt__launcher_describe(const launcher *l, const tt__failure *failure, tt__first *first, char *tail) {
+enum { LOST_LATE_MS = 1000 }; /* news of a lost node take so long at most, beside the heartbeat */
+
+/* Describe a failure for a report. tail: TT__TAIL_BYTES + 1 bytes. */
+static void describe_failure(const launcher *l, const tt__failure *failure, tt__first *first, char *tail) {
     const tt__remote_end *other = failure->other;
     const tt__round *round = l->machine.membership.round;
     int node = other ? other->node : l->job->node;
@@ -64,7 +67,7 @@ static void report_failure(launcher *l, bool recovers) {
     char tail[TT__TAIL_BYTES + 1];
     if (!tt__ledger_first(&l->machine.ledger, &failure))
         return;
-    tt__launcher_describe(l, &failure, &first, tail);
+    describe_failure(l, &failure, &first, tail);
     tt__attempt_text(&first, l->why, sizeof l->why);
     remember_attempt(l);
     if (l->job->node_0_reports)
@@ -124,7 +127,7 @@ static bool may_follow_a_loss(const launcher *l, const tt__worker *first) {
 static void report_first(launcher *l, const tt__failure *failure) {
     tt__first first;
     char tail[TT__TAIL_BYTES + 1];
-    tt__launcher_describe(l, failure, &first, tail);
+    describe_failure(l, failure, &first, tail);
     first.unsure = may_follow_a_loss(l, first.worker);
     tt__report_first(&l->streams, l->job, &first, &l->started);
     tt__report_others(&l->streams, l->job, l->workers, failure->own);
@@ -144,4 +147,111 @@ int tt__launcher_report_end(launcher *l) {
     if (c.failed && !c.told && (!l->job->node_0_reports || m->ledger.lost))
         report_first(l, &c.first);
     return c.exit_code;
+}
+
+/* ---- answers to health checks */
+
+enum { REASON = 700, STOPPED_MS = 1000 };
+
+/* A worker that is stopped (SIGSTOP, Ctrl-Z) and has been in each look for a while, or -1. A short stop is no failure,
+ * nor are many, as of a profiler that samples. */
+static int stopped_worker(const launcher *l) {
+    int64_t now_ms = tt__now_ms();
+    int found = -1;
+    for (int i = 0; i < l->job->workers; i++) {
+        tt__worker *w = &l->workers[i];
+        bool runs = w->pid && !w->ended;
+        if (runs && tt__proc_stopped_ms(&w->stop, w->pid, now_ms) >= STOPPED_MS && found < 0)
+            found = i;
+    }
+    return found;
+}
+
+/* A worker that is about to be ended, and of which it is known why, or -1. */
+static int doomed_worker(const launcher *l) {
+    for (int i = 0; i < l->job->workers; i++)
+        if (!l->workers[i].ended && l->workers[i].message)
+            return i;
+    return -1;
+}
+
+static int running_workers(const launcher *l) {
+    int n = 0;
+    for (int i = 0; i < l->job->workers; i++)
+        n += l->workers[i].pid && !l->workers[i].ended;
+    return n;
+}
+
+/* Write what keeps the attempt from going on; false: nothing does. */
+static bool say_end(const launcher *l, char text[REASON]) {
+    const tt__machine *m = &l->machine;
+    const tt__lost_node *lost = m->ledger.lost;
+    tt__failure failure;
+    tt__first first;
+    char tail[TT__TAIL_BYTES + 1], attempt[TT__ATTEMPT_TEXT];
+    if (lost) {
+        snprintf(text, REASON, "node %d (%s) is lost: %.300s", lost->node, m->membership.round->of[lost->node].hostname,
+                 loss_text(lost));
+    } else if (m->ending.damage == TT__KEEPER_LOST) {
+        snprintf(text, REASON, "the keeper process was killed");
+    } else if (m->ending.own_signal || m->ending.remote_signal) {
+        snprintf(text, REASON, "the job was told to end");
+    } else if (m->membership.state == TT__LOST_JOB) {
+        snprintf(text, REASON, "this node has lost the job, and is about to look for it again");
+    } else if (m->attempt.regroups) {
+        snprintf(text, REASON, "another round is about to begin: %.300s", *l->why ? l->why : "nodes come or go");
+    } else if (tt__ledger_first(&m->ledger, &failure)) {
+        describe_failure(l, &failure, &first, tail);
+        snprintf(text, REASON, "%s", tt__attempt_text(&first, attempt, sizeof attempt));
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Write why not all is well; false: all is. */
+static bool say_trouble(const launcher *l, char text[REASON]) {
+    int i;
+    if (!tt__machine_waits_for_nodes(&l->machine) && say_end(l, text))
+        return true;
+    if ((i = doomed_worker(l)) >= 0)
+        snprintf(text, REASON, "rank %d (pid %d): %.500s", l->job->first_rank + i, (int)l->workers[i].pid,
+                 l->workers[i].message);
+    else if ((i = stopped_worker(l)) >= 0)
+        snprintf(text, REASON, "rank %d (pid %d) is stopped by a signal", l->job->first_rank + i,
+                 (int)l->workers[i].pid);
+    else
+        return false;
+    return true;
+}
+
+static const char *state_text(const launcher *l) {
+    char reason[REASON];
+    if (tt__machine_waits_for_nodes(&l->machine))
+        return "joining";
+    if (say_end(l, reason))
+        return tt__machine_goes_on(&l->machine) ? "restarting" : "ending";
+    return tt__ledger_ended(&l->machine.ledger) == l->job->workers ? "ended" : "running";
+}
+
+bool tt__launcher_health(void *user, char body[TT__HEALTH_BODY]) {
+    const launcher *l = user;
+    char reason[REASON];
+    bool trouble = say_trouble(l, reason);
+    json_t *text = trouble ? json_string(reason) : json_null();
+    json_t *attempt = l->job->attempt < 0 ? json_null() : json_integer(l->job->attempt);
+    json_t *id = json_string(l->job->run_id);
+    json_t *all =
+        json_pack("{s:b, s:s, s:o, s:o, s:i, s:o, s:i, s:i, s:i, s:i}", "healthy", (int)!trouble, "state",
+                  state_text(l), "reason", text ? text : json_string("?"), "run_id", id ? id : json_null(), "node",
+                  l->job->node, "attempt", attempt, "first_rank", l->job->first_rank, "workers", l->job->workers,
+                  "running", running_workers(l), "ended", tt__ledger_ended(&l->machine.ledger));
+    char *line = all ? tt__json_dumps(all, 0) : NULL;
+    if (line && strlen(line) < TT__HEALTH_BODY)
+        snprintf(body, TT__HEALTH_BODY, "%s", line);
+    else
+        snprintf(body, TT__HEALTH_BODY, "{\"healthy\": %s}", trouble ? "false" : "true");
+    free(line);
+    json_decref(all);
+    return !trouble;
 }

@@ -5,7 +5,7 @@
  *   even mode: a blob.
  *   odd mode: patches of a good blob of two ranks: place (three bytes), length, and that many bytes. */
 #include "cli/look/top.h"
-#include "launch/cluster/blob.h"
+#include "launch/local/snapshot.h"
 
 #include "base/error.h"
 

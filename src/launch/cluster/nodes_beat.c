@@ -29,14 +29,14 @@ static bool take_beat(tt__node *node, const char *beat) {
     return true;
 }
 
-/* Return why a member without a new beat is lost, or NULL. `connected`: every member is. A member must be silent for
+/* Return why a member without a new beat is lost, or NULL. A member must be silent for
  * too long in two looks, because this process itself may have stood still: its store may answer it before it has read
  * what others have sent meanwhile. */
-static const char *why_lost(tt__talk *t, int id, bool connected, char text[160]) {
+static const char *why_lost(tt__talk *t, int id, char text[160]) {
     tt__node *node = tt__talk_node(t, id);
     int64_t silent = tt__now_ms() - node->beat_ms;
     bool too_long = !TT__MUTANT(silent_node_not_lost) && silent >= t->nodes->member.heartbeat_ms,
-         late = !connected && silent > LAST_BEATS_MS;
+         late = !t->all_connected && silent > LAST_BEATS_MS;
     bool asks = t->nodes->member.coordinates && (too_long || late);
     if (asks && !tt__talk_is_connected(t, id) && !t->cut)
         return "its launcher has ended";
@@ -48,10 +48,10 @@ static const char *why_lost(tt__talk *t, int id, bool connected, char text[160])
     return text;
 }
 
-static void miss_beat(tt__talk *t, int id, bool connected) {
+static void miss_beat(tt__talk *t, int id) {
     tt__node *node = tt__talk_node(t, id);
     char silent[160], all[300];
-    const char *why = why_lost(t, id, connected, silent);
+    const char *why = why_lost(t, id, silent);
     bool unread = id > 0 && node->news_taken < node->news; /* it may have said that it goes */
     if (!why || (unread && tt__now_ms() - node->beat_ms < 2 * t->nodes->member.heartbeat_ms))
         return;
@@ -72,15 +72,13 @@ static void miss_beat(tt__talk *t, int id, bool connected) {
     }
 }
 
-static void take_member_beat(tt__talk *t, int id, const char *key, tt_store_value *value, bool connected) {
-    tt__node *node = tt__talk_node(t, id);
-    bool refused = node->signs && tt__signed_open(value, &t->secret, key, node->nonce);
+static void take_member_beat(tt__talk *t, const tt__wanted *of, tt_store_value *value) {
+    tt__node *node = tt__talk_node(t, of->id);
+    bool refused = node->signs && tt__signed_open(value, &t->secret, of->key, node->nonce);
     if (refused)
-        tt__talk_refuse(t, id, key);
-    bool grew = !refused && take_beat(node, value->data);
-    tt_store_value_free(value);
-    if (!grew)
-        miss_beat(t, id, connected);
+        tt__talk_refuse(t, of->id, of->key);
+    if (refused || !take_beat(node, value->data))
+        miss_beat(t, of->id);
 }
 
 /* Whose beats are read: those of all, or of the coordinator. */
@@ -89,48 +87,23 @@ static bool is_heard(const tt__talk *t, int id) {
     return node->here && !node->lost && id != t->id;
 }
 
-/* Are the connections of all whose beats are read still there? */
-static bool all_connected(tt__talk *t, char (*keys)[TT__NODES_KEY], const char **names, int n) {
-    bool all = true;
-    int k = 0;
-    if (!t->nodes->member.coordinates)
-        return true;
-    for (int id = 0; id < t->known && k < n; id++)
-        if (is_heard(t, id))
-            tt__talk_key(keys[k++], "alive", id);
-    tt__talk_check(t, tt_store_check(t->store, names, n, &all));
-    return all;
-}
-
-static void read_beats(tt__talk *t, int n) {
-    char(*keys)[TT__NODES_KEY] = malloc((size_t)n * sizeof *keys);
-    const char **names = malloc((size_t)n * sizeof *names);
-    tt_store_value *values = malloc((size_t)n * sizeof *values);
-    int *ids = malloc((size_t)n * sizeof *ids), k = 0;
-    for (int i = 0; names && keys && i < n; i++)
-        names[i] = keys[i];
-    if (keys && names && values && ids) {
-        bool connected = all_connected(t, keys, names, n);
-        for (int id = 0; id < t->known && k < n; id++)
-            if (is_heard(t, id)) {
-                ids[k] = id;
-                tt__talk_key(keys[k++], "beat", id);
-            }
-        if (!t->cut && !tt__talk_check(t, tt_store_multi_get(t->store, names, k, values)))
-            for (int i = 0; i < k; i++)
-                take_member_beat(t, ids[i], keys[i], &values[i], connected);
-    }
-    free(ids);
-    free(values);
-    free(names);
-    free(keys);
+/* List the members whose beats are read, with their keys of this name. Returns how many. */
+static int list_heard(const tt__talk *t, const char *what, tt__wanted *list) {
+    int n = 0, members = t->nodes->member.coordinates ? t->known : 1;
+    for (int id = 0; id < members; id++)
+        if (is_heard(t, id)) {
+            list[n].id = id;
+            tt__talk_key(list[n++].key, what, id);
+        }
+    return n;
 }
 
 void tt__talk_exchange_beats(tt__talk *t) {
-    int n = 0;
     tt__talk_check(t, tt__talk_beat(t));
-    for (int id = 0; id < (t->nodes->member.coordinates ? t->known : 1); id++)
-        n += is_heard(t, id);
+    tt__wanted *list = t->cut || !t->known ? NULL : malloc((size_t)t->known * sizeof *list);
+    int n = list ? list_heard(t, "alive", list) : 0;
+    t->all_connected = !n || !t->nodes->member.coordinates || tt__talk_are_there(t, list, n, true);
     if (n && !t->cut)
-        read_beats(t, n);
+        tt__talk_fetch_all(t, list, list_heard(t, "beat", list), take_member_beat);
+    free(list);
 }

@@ -7,6 +7,7 @@
 #include "base/process/waits.h"
 #include "base/random_bytes.h"
 #include "base/text/json.h"
+#include "launch/cluster/election.h"
 #include "launch/cluster/nodes.h"
 #include "launch/cluster/nodes_talk.h"
 #include "net/net.h"
@@ -16,6 +17,85 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- who coordinates, where etcd names that one */
+
+/* Is it worth another try, for as long as others are waited for? */
+static bool may_ask_again(const tt__talk *t, tt_status status) {
+    return (status == TT_ERR_TIMEOUT || status == TT_ERR_NET) && t->began_ms + t->nodes->member.find_ms > tt__now_ms();
+}
+
+/* Find out who coordinates: member.host, port (0: not known yet) and coordinates. */
+static tt_status ask_etcd(tt__talk *t) {
+    tt__nodes_member *m = &t->nodes->member;
+    bool own = false;
+    if (!m->election)
+        return TT_OK;
+    TT__TRY(tt__election_look(m->election, &m->port, &own));
+    m->host = tt__election_host(m->election);
+    m->coordinates = own;
+    if (own && !t->collecting)
+        tt__talk_collect(t, m->attempt + 1, m->restarts, 0);
+    if (!m->port && t->began_ms + m->find_ms <= tt__now_ms())
+        return tt__fail(TT_ERR_TIMEOUT, "nobody who serves the store came within %lld s (--rdzv-conf: is_host=false)",
+                        (long long)m->find_ms / 1000);
+    return TT_OK;
+}
+
+/* The same, telling the launcher if that takes long; false: not yet, or never. */
+static bool find_coordinator(tt__talk *t) {
+    char text[TT__ERROR_TEXT_SIZE + 32];
+    tt_status status = ask_etcd(t);
+    if (status && may_ask_again(t, status)) {
+        snprintf(text, sizeof text, "waiting for etcd: %s", tt_last_error());
+        if (!t->told_waiting)
+            tt__talk_say_waits(t, text);
+        t->told_waiting = true;
+        return false;
+    }
+    if (status) {
+        tt__talk_fail(t, tt_last_error());
+        t->cut = true;
+    }
+    return !status && (!t->nodes->member.election || t->nodes->member.port);
+}
+
+/* Begin to join once more: the one that was found has gone, or this one may not be it any longer. */
+static void look_elsewhere(tt__talk *t) {
+    tt_store_free(t->store);
+    t->store = NULL;
+    tt__election_reset(t->nodes->member.election);
+    t->nodes->member.coordinates = false;
+    t->known = 0;
+    t->list_read = 0;
+    t->beats = t->news = t->news_of_before = 0;
+    t->heard_ms = t->awaited_beats = 0;
+    t->cut = t->collecting = t->told_waiting = t->closed = false;
+    t->began_ms = tt__now_ms();
+}
+
+void tt__talk_watch_election(tt__talk *t) {
+    tt__nodes_member *m = &t->nodes->member;
+    if (!m->election || !t->store || t->failed)
+        return;
+    bool deposed = m->coordinates && !t->over && (t->cut || tt__election_state_of(m->election) == TT__ELECTION_LOST);
+    if (!t->round && (deposed || t->cut)) {
+        look_elsewhere(t);
+    } else if (deposed) {
+        tt__talk_decide(t, (tt__event){.kind = TT__ON_DEPOSED}, NULL);
+        m->coordinates = false;
+        t->cut = true;
+    }
+}
+
+bool tt__talk_may_compose(tt__talk *t) {
+    const tt__nodes_member *m = &t->nodes->member;
+    if (t->failed || !m->election || tt__election_state_of(m->election) == TT__ELECTION_HOLDS)
+        return true;
+    if (t->collecting && tt__now_ms() - t->collecting_since_ms > m->join_ms)
+        tt__talk_fail_all(t, "etcd, which says who coordinates the job, does not answer");
+    return false;
+}
 
 enum { CONNECT_MS = 2000 };
 
@@ -121,7 +201,7 @@ static void tell_waiting(tt__talk *t) {
 
 bool tt__talk_connect(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
-    if (!tt__talk_elect(t))
+    if (!find_coordinator(t))
         return false;
     tt_status status = tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = CONNECT_MS);
     bool found = !status;
@@ -266,50 +346,41 @@ static void refuse_member(tt__talk *t, int id, tt_status why) {
     }
 }
 
-/* Takes `value`. */
-static void open_card(tt__talk *t, int id, const char *key, tt_store_value *value) {
-    bool is_signed = !tt__signed_open(value, &t->secret, key, card_context(t, id));
-    tt_status status = take_card(t, id, key, value->data, is_signed);
+static void open_card(tt__talk *t, const tt__wanted *of, tt_store_value *value) {
+    bool is_signed = !tt__signed_open(value, &t->secret, of->key, card_context(t, of->id));
+    tt_status status = take_card(t, of->id, of->key, value->data, is_signed);
     if (status)
-        refuse_member(t, id, status);
-    tt_store_value_free(value);
+        refuse_member(t, of->id, status);
+}
+
+static tt__wanted wanted_card(int id) {
+    tt__wanted card = {.id = id};
+    tt__talk_key(card.key, "card", id);
+    return card;
 }
 
 static void read_card(tt__talk *t, int id) {
-    char key[TT__NODES_KEY];
-    const char *keys[] = {key};
-    bool there = false;
+    tt__wanted card = wanted_card(id);
     tt_store_value value;
-    tt__talk_key(key, "card", id);
-    if (!tt__talk_check(t, tt_store_check(t->store, keys, 1, &there)) && there &&
-        !tt__talk_check(t, tt_store_get(t->store, key, &value)))
-        open_card(t, id, key, &value);
+    if (!tt__talk_fetch(t, card.key, &value))
+        return;
+    open_card(t, &card, &value);
+    tt_store_value_free(&value);
 }
 
 static bool misses_card(const tt__node *node) { return node->listed && !node->here && !node->lost; }
 
-/* Read the cards of those who have come, all at once: one after the other would keep all members waiting for a time
- * that grows with their number. False: one is not there, or there is no memory. */
-static bool read_all_cards(tt__talk *t, int n) {
-    char(*keys)[TT__NODES_KEY] = malloc((size_t)n * sizeof *keys);
-    const char **names = malloc((size_t)n * sizeof *names);
-    tt_store_value *values = malloc((size_t)n * sizeof *values);
-    int *ids = malloc((size_t)n * sizeof *ids), k = 0;
-    bool there = false;
-    for (int id = 0; keys && names && values && ids && id < t->known && k < n; id++)
-        if (misses_card(&t->of[id])) {
-            ids[k] = id;
-            names[k] = keys[k];
-            tt__talk_key(keys[k++], "card", id);
-        }
-    if (k && !tt__talk_check(t, tt_store_check(t->store, names, k, &there)) && there &&
-        !tt__talk_check(t, tt_store_multi_get(t->store, names, k, values)))
-        for (int i = 0; i < k; i++)
-            open_card(t, ids[i], keys[i], &values[i]);
-    free(ids);
-    free(values);
-    free(names);
-    free(keys);
+/* Read the cards of those who have come, if all are there, at once. False: one is not there. */
+static bool read_all_cards(tt__talk *t) {
+    tt__wanted *list = t->known ? malloc((size_t)t->known * sizeof *list) : NULL;
+    int n = 0;
+    for (int id = 0; list && id < t->known; id++)
+        if (misses_card(&t->of[id]))
+            list[n++] = wanted_card(id);
+    bool there = !n || tt__talk_are_there(t, list, n, false);
+    if (n && there)
+        tt__talk_fetch_all(t, list, n, open_card);
+    free(list);
     return there;
 }
 
@@ -353,10 +424,7 @@ void tt__talk_read_cards(tt__talk *t) {
         return;
     }
     read_list(t);
-    int missing = 0;
-    for (int id = 0; id < t->known; id++)
-        missing += misses_card(&t->of[id]);
-    if (!missing || t->cut || read_all_cards(t, missing))
+    if (t->cut || read_all_cards(t))
         return;
     for (int id = 0; id < t->known && !t->cut && !t->failed; id++)
         if (misses_card(&t->of[id]))
@@ -379,7 +447,7 @@ static tt_status wait_until_all_know(tt__talk *t, int64_t deadline) {
 static tt_status tell_problem(tt__talk *t, int64_t deadline) {
     const tt__nodes_member *m = &t->nodes->member;
     TT__TRY(tt__secret_load(&t->secret));
-    for (tt_status status; (status = tt__talk_ask_etcd(t)) || !m->port; tt__sleep_ms(20))
+    for (tt_status status; (status = ask_etcd(t)) || !m->port; tt__sleep_ms(20))
         if ((status && status != TT_ERR_TIMEOUT) || !tt__left_ms(deadline))
             return status ? status : tt__fail(TT_ERR_TIMEOUT, "nobody is found to tell");
     TT__TRY(tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = tt__left_ms(deadline)));

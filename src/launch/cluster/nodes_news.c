@@ -264,58 +264,36 @@ static void read_news_of(tt__talk *t, int id) {
     }
 }
 
-/* Take what came under `key`, if it is the member's, and its next. */
-static void take_one_news(tt__talk *t, int id, int64_t number, const char *key, tt_store_value *value) {
-    const tt__node *node = &t->of[id];
-    bool due = is_read(t, id) && number == node->news_taken + 1 && !t->failed;
-    if (due && node->signs && tt__signed_open(value, &t->secret, key, node->nonce))
-        tt__talk_refuse(t, id, key);
+/* Take what came, if it is the member's next. */
+static void take_one_news(tt__talk *t, const tt__wanted *of, tt_store_value *value) {
+    const tt__node *node = tt__talk_node(t, of->id);
+    bool due = is_read(t, of->id) && of->number == node->news_taken + 1 && !t->failed;
+    if (due && node->signs && tt__signed_open(value, &t->secret, of->key, node->nonce))
+        tt__talk_refuse(t, of->id, of->key);
     else if (due)
-        take_next(t, id, value->data);
-    tt_store_value_free(value);
-}
-
-typedef struct unread {
-    int id;
-    int64_t number;
-    char key[TT__NODES_KEY];
-} unread;
-
-/* Read so many news, those of all members at once: one after the other would keep all waiting for a time that grows
- * with their number. False: one is not there. */
-static bool read_at_once(tt__talk *t, const unread *list, int n) {
-    const char **keys = malloc((size_t)n * sizeof *keys);
-    tt_store_value *values = malloc((size_t)n * sizeof *values);
-    bool there = false;
-    for (int i = 0; keys && i < n; i++)
-        keys[i] = list[i].key;
-    if (keys && values && !tt__talk_check(t, tt_store_check(t->store, keys, n, &there)) && there &&
-        !tt__talk_check(t, tt_store_multi_get(t->store, keys, n, values)))
-        for (int i = 0; i < n; i++)
-            take_one_news(t, list[i].id, list[i].number, list[i].key, &values[i]);
-    free(values);
-    free(keys);
-    return there;
+        take_next(t, of->id, value->data);
 }
 
 /* List the news that are to be read, at most so many: of each member in order. */
-static int list_unread(const tt__talk *t, unread *list) {
+static int list_unread(const tt__talk *t, tt__wanted *list) {
     int n = 0;
     for (int id = 0; id < t->known; id++)
         for (int64_t k = t->of[id].news_taken + 1; is_read(t, id) && k <= t->of[id].news && n < AT_ONCE; k++) {
-            list[n] = (unread){.id = id, .number = k};
+            list[n] = (tt__wanted){.id = id, .number = k};
             tt__talk_news_key(list[n++].key, id, k + TT__MUTANT(news_number_skipped));
         }
     return n;
 }
 
 void tt__talk_read_news(tt__talk *t) {
-    unread *list = malloc(AT_ONCE * sizeof *list);
+    tt__wanted *list = malloc(AT_ONCE * sizeof *list);
     for (int id = 0; id < t->known; id++)
         if (is_read(t, id))
             skip_deleted(t, id);
     int n = list ? list_unread(t, list) : 0;
-    bool all = n && read_at_once(t, list, n);
+    bool all = n && tt__talk_are_there(t, list, n, false);
+    if (all)
+        tt__talk_fetch_all(t, list, n, take_one_news);
     for (int id = 0; id < t->known && !all && !t->cut; id++)
         if (is_read(t, id))
             read_news_of(t, id);

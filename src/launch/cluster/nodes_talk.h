@@ -1,21 +1,38 @@
 /* The state of the thread that communicates with the other launchers, and how it uses the store. Its parts:
  *
- *   nodes_thread.c   the loop: orders of the launcher, looks, the end
+ *   nodes_thread.c   the loop: orders of the launcher, looks, the end; what the launcher calls
  *   nodes_round.c    who takes part: the coordinator composes rounds, all take them
  *   nodes_news.c     what other members announce; the coordinator repeats it
  *   nodes_beat.c     who is there
- *   nodes_join.c     connecting, cards
- *   nodes_elect.c    who coordinates, where etcd says so
- *   nodes_talk.c     what all use
+ *   nodes_join.c     connecting, cards; who coordinates, where etcd says so
+ *   nodes_talk.c     what all use: events for the launcher, members, the store
  *
  * Each uses those below it. */
 #ifndef TT_LAUNCH_CLUSTER_NODES_TALK_H
 #define TT_LAUNCH_CLUSTER_NODES_TALK_H
 
-#include "launch/cluster/nodes_own.h"
+#include "launch/cluster/nodes.h"
 #include "net/secure/secret.h"
 
+#include <tutti/store.h>
+
 #include <jansson.h>
+#include <pthread.h>
+
+enum { TT__NODES_KEY = 64 };
+
+struct tt__nodes {
+    tt__nodes_member member;
+    int events_fd, wake_fd; /* eventfds: to the launcher, to the thread */
+
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock; /* of all below */
+    bool stop;
+    bool unsure; /* whether the first event, a round, is still to begin */
+    tt__nodes_event *events, **events_end;
+    struct tt__order *orders, **orders_end; /* nodes_thread.c */
+};
 
 /* What is known of a member. */
 typedef struct tt__node {
@@ -65,6 +82,7 @@ typedef struct tt__talk {
     int64_t news_first;     /* of this launcher: those before it are deleted */
     int64_t news_of_before; /* those up to this one are of earlier attempts, and may be deleted */
     int64_t heard_ms;       /* when it was last known that the coordinator has not given this member up */
+    bool all_connected;     /* in the last look at beats: the connections of all that were read are there */
     int64_t awaited_beats;  /* not 0: it will be known again when the coordinator has had so many beats */
     bool given_up;          /* the coordinator has given this member up */
     int64_t hurry_until_ms; /* news are expected: read them more often */
@@ -165,6 +183,26 @@ tt_status tt__talk_read_left(tt__talk *t, int *n);
 void tt__talk_key(char key[TT__NODES_KEY], const char *what, int id);
 void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number);
 
+/* Read the value of `key`; false: it has none yet, or the store does not answer. */
+bool tt__talk_fetch(tt__talk *t, const char *key, tt_store_value *value);
+
+/* A value that is to be read, of member `id`. number: of its news. */
+typedef struct tt__wanted {
+    int id;
+    int64_t number;
+    char key[TT__NODES_KEY];
+} tt__wanted;
+
+/* Take a value, which is freed afterwards. */
+typedef void tt__talk_take(tt__talk *t, const tt__wanted *wanted, tt_store_value *value);
+
+/* Have all keys of the list a value? If the store does not say, `otherwise`. */
+bool tt__talk_are_there(tt__talk *t, const tt__wanted *list, int n, bool otherwise);
+
+/* Read values that are there, all at once: one after the other would keep all members waiting for a time that grows with
+ * their number. */
+void tt__talk_fetch_all(tt__talk *t, const tt__wanted *list, int n, tt__talk_take *take);
+
 /* Is the member's connection to the store still there? True, too, if the store does not answer. */
 bool tt__talk_is_connected(tt__talk *t, int id);
 
@@ -195,14 +233,6 @@ bool tt__talk_connect(tt__talk *t);
 
 /* Read the cards that are still missing: those of all, or of the coordinator. Having that, put the own one. */
 void tt__talk_read_cards(tt__talk *t);
-
-/* ---- nodes_elect.c; without an election nothing happens there */
-
-/* Find out who coordinates, and tell the launcher if that takes long; false: not yet, or never. */
-bool tt__talk_elect(tt__talk *t);
-
-/* The same, telling nobody: member.host, port (0: not known yet) and coordinates. */
-tt_status tt__talk_ask_etcd(tt__talk *t);
 
 /* Look for another coordinator where that is due, or, as the coordinator, see whether one has taken this one's
  * place. */
@@ -243,5 +273,13 @@ void tt__talk_fail_all(tt__talk *t, const char *text);
 
 /* As the coordinator: wait until the others have read all they need from the store. */
 void tt__talk_wait_for_leavers(tt__talk *t);
+
+/* Post an event; takes it over. */
+void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event);
+
+/* The round that is pending, if there is one, still stands: the coordinator was heard at this time. */
+void tt__nodes_believe(tt__nodes *nodes, int64_t now_ms);
+/* Replace the pending round, and all later events, by ON_MISSED. False: no round is pending. */
+bool tt__nodes_take_back(tt__nodes *nodes);
 
 #endif

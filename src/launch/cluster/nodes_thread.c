@@ -1,24 +1,152 @@
-/* The thread that communicates with the other launchers. It reads the store a few times a second, and at once when its
- * launcher has an order. */
-#include "launch/cluster/nodes_talk.h"
+/* The thread that communicates with the other launchers, and the orders that the launcher has for it. It reads the store
+ * a few times a second, and at once when there is an order. */
+#include "launch/cluster/nodes.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/mutant.h"
+#include "base/process/threads.h"
 #include "base/process/waits.h"
-#include "launch/cluster/blob.h"
+#include "launch/cluster/nodes_talk.h"
+#include "launch/local/snapshot.h"
 #include "store/server/renewal.h"
 #include "store/signed.h"
 
 #include <jansson.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { BEAT_MS = 200, NOTES_MS = 1000 };
 
-/* ---- looks */
+/* An order of the launcher for the thread. */
+typedef struct tt__order {
+    struct tt__order *next;
+    enum {
+        ORDER_NOTE, /* set `key`, for the ranks */
+        ORDER_BLOB, /* set `key` and this member's number, for the other launchers */
+        ORDER_NEWS,
+        ORDER_LOOK,
+        ORDER_GONE,
+        ORDER_CLOSE,
+        ORDER_ROUND,
+        ORDER_DONE
+    } kind;
+    char key[TT__NODES_KEY];
+    void *bytes; /* NOTE, BLOB: the value */
+    size_t size;
+    json_t *news;                    /* NEWS */
+    int64_t timeout_ms;              /* LOOK */
+    tt__gone gone;                   /* GONE */
+    int attempt, restarts, recovery; /* ROUND */
+    tt_store_server *renewed;        /* ROUND: or NULL */
+} tt__order;
+
+static void order_free(tt__order *order) {
+    free(order->bytes);
+    json_decref(order->news);
+    free(order);
+}
+
+/* ---- in the launcher: orders. What there is no memory for is not said: nothing here is worth ending a job for. */
+
+/* Post a copy of an order. Takes over what it holds. */
+static void order_post(tt__nodes *nodes, const tt__order *order) {
+    tt__order *new = malloc(sizeof *new);
+    if (!new) {
+        free(order->bytes);
+        json_decref(order->news);
+        return;
+    }
+    *new = *order;
+    pthread_mutex_lock(&nodes->lock);
+    *nodes->orders_end = new;
+    nodes->orders_end = &new->next;
+    pthread_mutex_unlock(&nodes->lock);
+    tt__wake_ring(nodes->wake_fd);
+}
+
+static void order_post_news(tt__nodes *nodes, json_t *news) {
+    if (news)
+        order_post(nodes, &(tt__order){.kind = ORDER_NEWS, .news = news});
+}
+
+void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text) {
+    tt__order order = {.kind = ORDER_NOTE, .bytes = strdup(text), .size = strlen(text)};
+    snprintf(order.key, sizeof order.key, "%s", key);
+    if (order.bytes)
+        order_post(nodes, &order);
+}
+
+void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__worker *w, const char *tail) {
+    order_post_news(nodes, json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:o, s:o, s:o, s:I, s:I, s:I}",
+                                     "what", "ended", "attempt", attempt, "rank", rank, "pid", (int)w->pid, "status",
+                                     w->status, "exec_errno", w->exec_errno, "told", w->sent_signal, "secondary",
+                                     !TT__MUTANT(consequence_not_told) && w->secondary, "waited",
+                                     !TT__MUTANT(waited_not_told) && w->waited, "message", tt__talk_json(w->message),
+                                     "tail", tt__talk_json(tail), "account", tt__talk_json(w->account), "when",
+                                     (json_int_t)w->when.realtime_ns, "error_s", (json_int_t)w->error_s, "signal_s",
+                                     (json_int_t)w->signal_s));
+}
+
+void tt__nodes_announce_signal(tt__nodes *nodes, int sig) {
+    order_post_news(nodes, json_pack("{s:s, s:i}", "what", "signal", "signal", sig));
+}
+
+void tt__nodes_announce_gone(tt__nodes *nodes, const tt__gone *gone) {
+    order_post_news(nodes, json_pack("{s:s, s:i, s:b, s:b, s:i}", "what", "gone", "attempt", gone->attempt, "kept",
+                                     (int)gone->kept, "well", (int)gone->well, "blamed", gone->blamed));
+    order_post(nodes, &(tt__order){.kind = ORDER_GONE, .gone = *gone});
+}
+
+void tt__nodes_announce_success(tt__nodes *nodes, int attempt) {
+    order_post_news(nodes, json_pack("{s:s, s:i}", "what", "success", "attempt", attempt));
+    order_post(nodes, &(tt__order){.kind = ORDER_CLOSE});
+}
+
+void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts, int recovery, tt_store_server *renewed) {
+    order_post(
+        nodes,
+        &(tt__order){
+            .kind = ORDER_ROUND, .attempt = attempt, .restarts = restarts, .recovery = recovery, .renewed = renewed});
+}
+
+void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why) {
+    order_post_news(nodes,
+                    json_pack("{s:s, s:i, s:o}", "what", "regroup", "attempt", attempt, "text", tt__talk_json(why)));
+}
+
+void tt__nodes_announce_last(tt__nodes *nodes, int attempt) {
+    order_post_news(nodes, json_pack("{s:s, s:i}", "what", "last", "attempt", attempt));
+}
+
+void tt__nodes_look(tt__nodes *nodes, int64_t timeout_ms) {
+    order_post(nodes, &(tt__order){.kind = ORDER_LOOK, .timeout_ms = timeout_ms});
+}
+
+/* Put a snapshot under "KEY" and this member's number. */
+static void order_post_blob(tt__nodes *nodes, const char *key, const tt__snapshot *snapshot) {
+    tt__order order = {.kind = ORDER_BLOB};
+    snprintf(order.key, sizeof order.key, "%s", key);
+    if (tt__blob_pack(snapshot, snapshot->info.node, &order.bytes, &order.size))
+        return;
+    order_post(nodes, &order);
+}
+
+void tt__nodes_show(tt__nodes *nodes, int id, const tt__snapshot *snapshot) {
+    char key[TT__NODES_KEY];
+    snprintf(key, sizeof key, "tutti/nodes/look/%d/", id);
+    order_post_blob(nodes, key, snapshot);
+}
+
+void tt__nodes_announce_done(tt__nodes *nodes, const tt__snapshot *final) {
+    if (final)
+        order_post_blob(nodes, "tutti/nodes/final/", final);
+    order_post_news(nodes, json_pack("{s:s}", "what", "done"));
+    order_post(nodes, &(tt__order){.kind = ORDER_DONE});
+}
+
+/* ---- in the thread: looks */
 
 static void end_look(tt__talk *t) {
     tt__nodes_event *event = tt__talk_event(TT__NODES_SEEN);
@@ -50,10 +178,7 @@ static void begin_look(tt__talk *t, int64_t timeout_ms) {
  * and members don't know each other's nonces: the context is the coordinator's. */
 static bool read_blob(tt__talk *t, const char *key, tt__snapshot *snapshot) {
     tt_store_value value;
-    const char *keys[] = {key};
-    bool there = false;
-    if (tt__talk_check(t, tt_store_check(t->store, keys, 1, &there)) || !there ||
-        tt__talk_check(t, tt_store_get(t->store, key, &value)))
+    if (!tt__talk_fetch(t, key, &value))
         return false;
     if (tt__signed_open(&value, &t->secret, key, t->of[0].nonce) || tt__blob_unpack(snapshot, value.data, value.size))
         tt__log(TT_LOG_WARNING, "%s: %s", key, tt_last_error());
@@ -123,7 +248,7 @@ static void check_over(tt__talk *t) {
     tt__nodes_post(t->nodes, event);
 }
 
-/* ---- orders */
+/* ---- orders are carried out */
 
 static tt__order *next_order(tt__talk *t) {
     tt__nodes *nodes = t->nodes;
@@ -135,15 +260,14 @@ static tt__order *next_order(tt__talk *t) {
     return order;
 }
 
-static void take_own_gone(tt__talk *t, const tt__order *order) {
+static void take_own_gone(tt__talk *t, const tt__gone *gone) {
     if (t->nodes->member.coordinates) {
-        t->of[0].gone = order->attempt + 1;
-        t->of[0].kept = order->kept;
-        t->of[0].well = order->well;
-    } else if (order->attempt >=
-               t->gone) { /* what follows the first time the coordinator may not read before a round */
+        t->of[0].gone = gone->attempt + 1;
+        t->of[0].kept = gone->kept;
+        t->of[0].well = gone->well;
+    } else if (gone->attempt >= t->gone) { /* what follows the first time the coordinator may not read before a round */
         t->news_of_before = t->news;
-        t->gone = order->attempt + 1;
+        t->gone = gone->attempt + 1;
     }
 }
 
@@ -153,7 +277,7 @@ static void take_own_done(tt__talk *t) {
         t->of[0].done = true;
 }
 
-static void set_own_key(tt__talk *t, tt__order *order) {
+static void put_blob(tt__talk *t, tt__order *order) {
     size_t used = strlen(order->key);
     snprintf(order->key + used, sizeof order->key - used, "%d", t->id);
     tt__talk_check(
@@ -173,13 +297,6 @@ static void leave_note(tt__talk *t, const tt__order *order) {
     }
     if (!t->notes)
         tt__log(TT_LOG_DEBUG, "how a rank ended is not noted: %s", tt_last_error());
-}
-
-static void set_key(tt__talk *t, tt__order *order) {
-    if (order->own)
-        set_own_key(t, order);
-    else
-        leave_note(t, order);
 }
 
 static void announce(tt__talk *t, tt__order *order) {
@@ -205,19 +322,21 @@ static void collect_next(tt__talk *t, const tt__order *order) {
 
 static void execute_order(tt__talk *t, tt__order *order) {
     bool can_talk = t->store && !t->cut;
-    if (order->kind == TT__ORDER_DONE)
+    if (order->kind == ORDER_DONE)
         take_own_done(t);
-    else if (order->kind == TT__ORDER_GONE)
-        take_own_gone(t, order);
-    else if (order->kind == TT__ORDER_ROUND)
+    else if (order->kind == ORDER_GONE)
+        take_own_gone(t, &order->gone);
+    else if (order->kind == ORDER_ROUND)
         collect_next(t, order);
-    else if (order->kind == TT__ORDER_CLOSE)
+    else if (order->kind == ORDER_CLOSE)
         t->closed = true;
-    else if (order->kind == TT__ORDER_LOOK)
+    else if (order->kind == ORDER_LOOK)
         begin_look(t, order->timeout_ms);
-    else if (order->kind == TT__ORDER_SET && can_talk && !t->given_up)
-        set_key(t, order);
-    else if (order->kind == TT__ORDER_NEWS && can_talk)
+    else if (order->kind == ORDER_NOTE && can_talk && !t->given_up)
+        leave_note(t, order);
+    else if (order->kind == ORDER_BLOB && can_talk && !t->given_up)
+        put_blob(t, order);
+    else if (order->kind == ORDER_NEWS && can_talk)
         announce(t, order);
 }
 
@@ -245,7 +364,7 @@ static void note_heard(tt__talk *t) {
 static void execute_orders(tt__talk *t) {
     for (tt__order *order; is_trusted(t) && (order = next_order(t));) {
         execute_order(t, order);
-        tt__order_free(order);
+        order_free(order);
     }
 }
 
@@ -293,7 +412,7 @@ static void talk_free(tt__talk *t) {
     free(t->of);
 }
 
-void *tt__nodes_thread(void *arg) {
+static void *talk_until_stopped(void *arg) {
     tt__nodes *nodes = arg;
     tt__talk t = {.nodes = nodes, .began_ms = tt__now_ms()};
     if (tt__secret_load(&t.secret))
@@ -309,4 +428,58 @@ void *tt__nodes_thread(void *arg) {
         execute_orders(&t); /* a last word */
     talk_free(&t);
     return NULL;
+}
+
+/* ---- in the launcher: the beginning and the end of the thread */
+
+static tt_status start_thread(tt__nodes *nodes) {
+    tt_status status =
+        tt__thread_create(&nodes->thread, talk_until_stopped, nodes, "the thread that talks to other nodes");
+    nodes->started = !status;
+    return status;
+}
+
+tt_status tt__nodes_start(tt__nodes **out, const tt__nodes_member *member) {
+    tt__nodes *nodes = *out = calloc(1, sizeof *nodes);
+    if (!nodes)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", member->max_nodes);
+    nodes->member = *member;
+    nodes->events_end = &nodes->events;
+    nodes->orders_end = &nodes->orders;
+    pthread_mutex_init(&nodes->lock, NULL);
+    nodes->wake_fd = -1;
+    tt_status status = tt__wake_open(&nodes->events_fd);
+    if (!status)
+        status = tt__wake_open(&nodes->wake_fd);
+    if (!status)
+        status = start_thread(nodes);
+    if (status) {
+        tt__nodes_free(nodes);
+        *out = NULL;
+    }
+    return status;
+}
+
+void tt__nodes_free(tt__nodes *nodes) {
+    if (!nodes)
+        return;
+    pthread_mutex_lock(&nodes->lock);
+    nodes->stop = true;
+    pthread_mutex_unlock(&nodes->lock);
+    if (nodes->started) {
+        tt__wake_ring(nodes->wake_fd);
+        tt__thread_join(nodes->thread);
+    }
+    for (tt__nodes_event *event; (event = nodes->events);) {
+        nodes->events = event->next;
+        tt__nodes_event_free(event);
+    }
+    for (tt__order *order; (order = nodes->orders);) {
+        nodes->orders = order->next;
+        order_free(order);
+    }
+    tt__wake_close(nodes->events_fd);
+    tt__wake_close(nodes->wake_fd);
+    pthread_mutex_destroy(&nodes->lock);
+    free(nodes);
 }

@@ -51,4 +51,10 @@ tt_status tt__jobs_find(tt__job_heard **jobs, int *n);
 /* Ask all of them at once: sets `status` and `info`. Takes at most timeout_ms, however many don't answer. */
 void tt__jobs_ask(tt__job_heard *jobs, int n, int64_t timeout_ms);
 
+/* Pack the ranks of `node` into *bytes (*size), to be freed. TT_ERR_MEMORY. */
+tt_status tt__blob_pack(const tt__snapshot *snapshot, int node, void **bytes, size_t *size);
+
+/* Add the ranks in the bytes to `snapshot`. TT_ERR_PROTOCOL it is something else, TT_ERR_MEMORY, TT_ERR_SYSTEM. */
+tt_status tt__blob_unpack(tt__snapshot *snapshot, const void *bytes, size_t size);
+
 #endif
