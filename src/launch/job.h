@@ -75,7 +75,7 @@ typedef struct tt__job {
     sigset_t signals;         /* the same */
     const cpu_set_t *cpus;    /* (workers) where each may run; NULL: where this process may */
     const char *run_id;       /* TORCHELASTIC_RUN_ID */
-    bool events;              /* write torchrun's events: events.h, */
+    bool events;              /* write torchrun's events: events.c, */
     const char *rdzv_backend; /* where they name this */
     int omp_threads;          /* OMP_NUM_THREADS, or 0 = leave it as it is */
     int max_restarts;         /* TORCHELASTIC_MAX_RESTARTS */

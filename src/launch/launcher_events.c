@@ -1,10 +1,10 @@
 /* Makes events for the machine of signals, and of messages of the keeper and of the other nodes. */
-#include "launch/launcher_parts.h"
-
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/cgroup.h"
+#include "launch/launcher_parts.h"
 #include "launch/local/error_files.h"
+#include "launch/local/keeper.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -63,6 +63,18 @@ void tt__launcher_take_signals(launcher *l) {
 
 /* ---- ends of workers */
 
+/* Say what failed on the way to a running worker, as an errno alone does not; NULL: executing the program. */
+static const char *start_step_text(int step) {
+    static const char *const texts[TT__STEPS] = {
+        [TT__STEP_FORK] = "can't start a process (ulimit -u limits a user's, pids.max a control group's)",
+        [TT__STEP_ENVIRONMENT] = "can't set its environment",
+        [TT__STEP_NULL] = "can't open /dev/null",
+        [TT__STEP_STREAMS] = "can't set its stdin, stdout and stderr",
+        [TT__STEP_CPUS] = "can't bind it to its CPUs",
+        [TT__STEP_SECRET] = "can't hand down the job's secret"};
+    return step >= 0 && step < TT__STEPS ? texts[step] : NULL;
+}
+
 static void set_message(tt__worker *w, char *text) {
     free(w->message);
     w->traceback = NULL;
@@ -86,7 +98,7 @@ static void note_memory_kill(launcher *l, tt__worker *w) {
 }
 
 static void note_own_message(tt__worker *w) {
-    const char *step = w->exec_errno ? tt__start_step_text(w->start_step) : NULL;
+    const char *step = w->exec_errno ? start_step_text(w->start_step) : NULL;
     if (w->late)
         set_message(w, strdup("killed by tutti: the other ranks wait for the next round, and this one did not come"));
     if (step)
@@ -146,7 +158,17 @@ static void lose_keeper(launcher *l) {
             worker_ended(l, i, SIGKILL, false);
 }
 
+/* The launcher can't work without the keeper: the job ends. */
+static void fail_without_keeper(launcher *l, tt_status failure) {
+    l->failure = failure;
+    tt__launcher_step(l, &(tt__event){.kind = TT__ON_FAILURE});
+}
+
 static void take_message(launcher *l, const tt__keeper_message *m) {
+    static const char *const needs[] = {[TT__NEED_SIGNALS] = "signalfd() of SIGCHLD",
+                                        [TT__NEED_EPOLL] = "epoll_create1()",
+                                        [TT__NEED_MEMORY] = "memory for its workers",
+                                        [TT__NEED_SUBREAPER] = "prctl(PR_SET_CHILD_SUBREAPER)"};
     switch ((tt__keeper_kind)m->kind) {
     case TT__KEEPER_STARTED:
         l->workers[m->worker].pid = m->started.pid;
@@ -165,13 +187,11 @@ static void take_message(launcher *l, const tt__keeper_message *m) {
         l->job->error_dir_id = m->folder;
         break;
     case TT__KEEPER_NO_FOLDER:
-        l->failure = tt__job_error_dir_failed(m->errnum);
-        tt__launcher_step(l, &(tt__event){.kind = TT__ON_FAILURE});
+        fail_without_keeper(l, tt__job_error_dir_failed(m->errnum));
         break;
     case TT__KEEPER_UNABLE:
-        l->failure = tt__fail_errno(TT_ERR_SYSTEM, m->unable.errnum, "the keeper process can't work without %s",
-                                    tt__keeper_needs[m->unable.need]);
-        tt__launcher_step(l, &(tt__event){.kind = TT__ON_FAILURE});
+        fail_without_keeper(l, tt__fail_errno(TT_ERR_SYSTEM, m->unable.errnum,
+                                              "the keeper process can't work without %s", needs[m->unable.need]));
         break;
     case TT__KEEPER_DONE:
         tt__launcher_step(l, &(tt__event){.kind = TT__ON_CLEARED, .unkillable = m->unkillable});

@@ -3,7 +3,7 @@
 #include "base/process/proc_state.h"
 #include "base/text/json.h"
 #include "launch/launcher_parts.h"
-#include "launch/local/events.h"
+#include "launch/local/report.h"
 
 #include <stdio.h>
 #include <stdlib.h>

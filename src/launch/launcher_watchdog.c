@@ -4,10 +4,9 @@
 #include "base/machine/clock.h"
 #include "base/process/proc_state.h"
 #include "base/struck.h"
-#include "launch/local/file_timers.h"
 #include "launch/local/health.h"
 #include "launch/local/reading.h"
-#include "launch/local/timer_list.h"
+#include "launch/local/worker_timers.h"
 
 #include <errno.h>
 #include <fcntl.h>

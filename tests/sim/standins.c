@@ -2,7 +2,6 @@
  * events. They note the lines that are said. */
 #include "launch/launcher_parts.h"
 #include "launch/local/children.h"
-#include "launch/local/events.h"
 #include "launch/local/follow.h"
 #include "launch/local/report.h"
 #include "launch/local/watch.h"

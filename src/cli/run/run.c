@@ -14,8 +14,8 @@
 #include "cli/run/run_ssh.h"
 #include "cli/run/run_watch.h"
 #include "launch/job.h"
+#include "launch/local/keeper.h"
 #include "launch/local/program.h"
-#include "launch/local/worker.h"
 #include "net/secure/secret_memory.h"
 #include "net/secure/wire_choice.h"
 

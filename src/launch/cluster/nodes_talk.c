@@ -53,6 +53,99 @@ json_t *tt__talk_nonces(const tt__talk *t) {
     return list;
 }
 
+/* ---- the queue of events on their way from the thread to the launcher */
+
+int tt__nodes_fd(const tt__nodes *nodes) { return nodes->events_fd; }
+
+void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event) {
+    event->next = NULL;
+    pthread_mutex_lock(&nodes->lock);
+    *nodes->events_end = event;
+    nodes->events_end = &event->next;
+    pthread_mutex_unlock(&nodes->lock);
+    tt__wake_ring(nodes->events_fd);
+}
+
+static bool is_round(const tt__nodes_event *event) {
+    return event->kind == TT__NODES_DECIDES && event->event.kind == TT__ON_ROUND;
+}
+
+/* Is it a round of which it was not known for half a heartbeat that this node takes part? */
+static bool is_doubtful(const tt__nodes *nodes, const tt__nodes_event *event) {
+    return is_round(event) && event->believed_ms != TT__BELIEVED_ALWAYS &&
+           tt__now_ms() - event->believed_ms >= nodes->member.heartbeat_ms / 2;
+}
+
+tt__nodes_event *tt__nodes_next(tt__nodes *nodes) {
+    pthread_mutex_lock(&nodes->lock);
+    tt__nodes_event *event = nodes->events;
+    nodes->unsure = event && is_doubtful(nodes, event);
+    if (nodes->unsure)
+        event = NULL;
+    if (event && !(nodes->events = event->next))
+        nodes->events_end = &nodes->events;
+    if (!event && nodes->events_fd >= 0)
+        tt__wake_clear(nodes->events_fd);
+    pthread_mutex_unlock(&nodes->lock);
+    return event;
+}
+
+static tt__nodes_event **find_round(tt__nodes *nodes) {
+    tt__nodes_event **at = &nodes->events;
+    while (*at && (!is_round(*at) || (*at)->believed_ms == TT__BELIEVED_ALWAYS))
+        at = &(*at)->next;
+    return at;
+}
+
+void tt__nodes_believe(tt__nodes *nodes, int64_t now_ms) {
+    pthread_mutex_lock(&nodes->lock);
+    tt__nodes_event *round = *find_round(nodes);
+    bool waits = round && (nodes->unsure || round->believed_ms == TT__BELIEVED_NOT_YET);
+    if (round)
+        round->believed_ms = now_ms;
+    pthread_mutex_unlock(&nodes->lock);
+    if (waits)
+        tt__wake_ring(nodes->events_fd);
+}
+
+/* Replace the pending round, and all later events, by ON_MISSED. False: no round is pending. */
+static bool take_back_round(tt__nodes *nodes) {
+    pthread_mutex_lock(&nodes->lock);
+    tt__nodes_event **at = find_round(nodes), *round = *at;
+    if (round) {
+        free(round->event.round.round);
+        round->event = (tt__event){.kind = TT__ON_MISSED};
+        for (tt__nodes_event *event; (event = round->next);) {
+            round->next = event->next;
+            tt__nodes_event_free(event);
+        }
+        nodes->events_end = &round->next;
+    }
+    pthread_mutex_unlock(&nodes->lock);
+    if (round)
+        tt__wake_ring(nodes->events_fd);
+    return round != NULL;
+}
+
+static void free_decision(tt__event *event) {
+    if (event->kind == TT__ON_ROUND)
+        free(event->round.round);
+    else if (event->kind == TT__ON_REMOTE_END)
+        tt__remote_end_free(event->end);
+    else if (event->kind == TT__ON_LOST || event->kind == TT__ON_LEFT)
+        tt__lost_node_free(event->lost.node);
+}
+
+void tt__nodes_event_free(tt__nodes_event *event) {
+    if (!event)
+        return;
+    if (event->kind == TT__NODES_DECIDES)
+        free_decision(&event->event);
+    free(event->text);
+    tt__snapshot_free(&event->snapshot);
+    free(event);
+}
+
 /* ---- events */
 
 tt__nodes_event *tt__talk_event(tt__nodes_kind kind) {
@@ -111,7 +204,7 @@ void tt__talk_lose(tt__talk *t, int id, const char *text) {
     if (node)
         node->lost = true;
     t->given_up = t->given_up || (job && id);
-    if (job && tt__talk_replaces(t) && tt__nodes_take_back(t->nodes))
+    if (job && tt__talk_replaces(t) && take_back_round(t->nodes))
         return;
     if (number >= 0)
         tt__talk_decide_lost(t, TT__ON_LOST, number, text);
@@ -314,96 +407,4 @@ json_t *tt__talk_json(const char *text) {
         string = json_string(clean);
     free(clean);
     return string ? string : json_string("");
-}
-
-/* ---- the queue of events on their way from the thread to the launcher */
-
-int tt__nodes_fd(const tt__nodes *nodes) { return nodes->events_fd; }
-
-void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event) {
-    event->next = NULL;
-    pthread_mutex_lock(&nodes->lock);
-    *nodes->events_end = event;
-    nodes->events_end = &event->next;
-    pthread_mutex_unlock(&nodes->lock);
-    tt__wake_ring(nodes->events_fd);
-}
-
-static bool is_round(const tt__nodes_event *event) {
-    return event->kind == TT__NODES_DECIDES && event->event.kind == TT__ON_ROUND;
-}
-
-/* Is it a round of which it was not known for half a heartbeat that this node takes part? */
-static bool is_doubtful(const tt__nodes *nodes, const tt__nodes_event *event) {
-    return is_round(event) && event->believed_ms != TT__BELIEVED_ALWAYS &&
-           tt__now_ms() - event->believed_ms >= nodes->member.heartbeat_ms / 2;
-}
-
-tt__nodes_event *tt__nodes_next(tt__nodes *nodes) {
-    pthread_mutex_lock(&nodes->lock);
-    tt__nodes_event *event = nodes->events;
-    nodes->unsure = event && is_doubtful(nodes, event);
-    if (nodes->unsure)
-        event = NULL;
-    if (event && !(nodes->events = event->next))
-        nodes->events_end = &nodes->events;
-    if (!event && nodes->events_fd >= 0)
-        tt__wake_clear(nodes->events_fd);
-    pthread_mutex_unlock(&nodes->lock);
-    return event;
-}
-
-static tt__nodes_event **find_round(tt__nodes *nodes) {
-    tt__nodes_event **at = &nodes->events;
-    while (*at && (!is_round(*at) || (*at)->believed_ms == TT__BELIEVED_ALWAYS))
-        at = &(*at)->next;
-    return at;
-}
-
-void tt__nodes_believe(tt__nodes *nodes, int64_t now_ms) {
-    pthread_mutex_lock(&nodes->lock);
-    tt__nodes_event *round = *find_round(nodes);
-    bool waits = round && (nodes->unsure || round->believed_ms == TT__BELIEVED_NOT_YET);
-    if (round)
-        round->believed_ms = now_ms;
-    pthread_mutex_unlock(&nodes->lock);
-    if (waits)
-        tt__wake_ring(nodes->events_fd);
-}
-
-bool tt__nodes_take_back(tt__nodes *nodes) {
-    pthread_mutex_lock(&nodes->lock);
-    tt__nodes_event **at = find_round(nodes), *round = *at;
-    if (round) {
-        free(round->event.round.round);
-        round->event = (tt__event){.kind = TT__ON_MISSED};
-        for (tt__nodes_event *event; (event = round->next);) {
-            round->next = event->next;
-            tt__nodes_event_free(event);
-        }
-        nodes->events_end = &round->next;
-    }
-    pthread_mutex_unlock(&nodes->lock);
-    if (round)
-        tt__wake_ring(nodes->events_fd);
-    return round != NULL;
-}
-
-static void free_decision(tt__event *event) {
-    if (event->kind == TT__ON_ROUND)
-        free(event->round.round);
-    else if (event->kind == TT__ON_REMOTE_END)
-        tt__remote_end_free(event->end);
-    else if (event->kind == TT__ON_LOST || event->kind == TT__ON_LEFT)
-        tt__lost_node_free(event->lost.node);
-}
-
-void tt__nodes_event_free(tt__nodes_event *event) {
-    if (!event)
-        return;
-    if (event->kind == TT__NODES_DECIDES)
-        free_decision(&event->event);
-    free(event->text);
-    tt__snapshot_free(&event->snapshot);
-    free(event);
 }

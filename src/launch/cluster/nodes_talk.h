@@ -199,8 +199,8 @@ typedef void tt__talk_take(tt__talk *t, const tt__wanted *wanted, tt_store_value
 /* Have all keys of the list a value? If the store does not say, `otherwise`. */
 bool tt__talk_are_there(tt__talk *t, const tt__wanted *list, int n, bool otherwise);
 
-/* Read values that are there, all at once: one after the other would keep all members waiting for a time that grows with
- * their number. */
+/* Read values that are there, all at once: one after the other would keep all members waiting for a time that grows
+ * with their number. */
 void tt__talk_fetch_all(tt__talk *t, const tt__wanted *list, int n, tt__talk_take *take);
 
 /* Is the member's connection to the store still there? True, too, if the store does not answer. */
@@ -279,7 +279,5 @@ void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event);
 
 /* The round that is pending, if there is one, still stands: the coordinator was heard at this time. */
 void tt__nodes_believe(tt__nodes *nodes, int64_t now_ms);
-/* Replace the pending round, and all later events, by ON_MISSED. False: no round is pending. */
-bool tt__nodes_take_back(tt__nodes *nodes);
 
 #endif

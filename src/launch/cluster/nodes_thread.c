@@ -1,5 +1,5 @@
-/* The thread that communicates with the other launchers, and the orders that the launcher has for it. It reads the store
- * a few times a second, and at once when there is an order. */
+/* The thread that communicates with the other launchers, and the orders that the launcher has for it. It reads the
+ * store a few times a second, and at once when there is an order. */
 #include "launch/cluster/nodes.h"
 
 #include "base/error.h"

@@ -1,4 +1,5 @@
-#include "launch/local/events.h"
+/* torchrun's events (--event-log-handler=console). */
+#include "launch/local/report.h"
 
 #include "base/machine/host_name.h"
 #include "base/text/json.h"

@@ -5,8 +5,7 @@
 #include "base/machine/clock.h"
 #include "launch/local/children.h"
 #include "launch/local/error_files.h"
-#include "launch/local/file_timers.h"
-#include "launch/local/telling.h"
+#include "launch/local/worker_timers.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -302,23 +301,29 @@ static void keeper_reap(struct keeper *k) {
     }
 }
 
-/* Get what the keeper needs; -1, or what it can't get, with errno. */
-static int get_needs(struct keeper *k) {
+/* Get what the keeper needs. False: *missing can't be had; errno. */
+static bool get_needs(struct keeper *k, tt__keeper_need *missing) {
     size_t n = (size_t)k->job->workers;
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
+    *missing = TT__NEED_SIGNALS;
     if ((k->child_signals = tt__fd(signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC))) < 0)
-        return 0;
+        return false;
+    *missing = TT__NEED_EPOLL;
     if ((k->ends = tt__fd(epoll_create1(EPOLL_CLOEXEC))) < 0)
-        return 1;
+        return false;
+    *missing = TT__NEED_MEMORY;
     k->pids = calloc(n, sizeof *k->pids);
     k->pidfds = calloc(n, sizeof *k->pidfds);
     k->told = calloc(n, sizeof *k->told);
     k->stderr_ends = malloc(n * sizeof *k->stderr_ends);
     if (!k->pids || !k->pidfds || !k->told || !k->stderr_ends)
-        return 2;
-    return prctl(PR_SET_CHILD_SUBREAPER, 1) ? 3 : -1;
+        return false;
+    for (size_t i = 0; i < n; i++)
+        k->stderr_ends[i] = -1;
+    *missing = TT__NEED_SUBREAPER;
+    return !prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
 static void make_folder_of_errors(const struct keeper *k) {
@@ -339,13 +344,12 @@ static _Noreturn void keeper_main(struct keeper *k) {
     prctl(PR_SET_NAME, "tutti-keeper");
     if (k->job->health >= 0)
         close(k->job->health); /* it is the launcher's alone */
-    int missing = get_needs(k);
-    if (missing >= 0) {
-        keeper_send(k, (tt__keeper_message){.kind = TT__KEEPER_UNABLE, .worker = -1, .unable = {missing, errno}});
+    tt__keeper_need missing;
+    if (!get_needs(k, &missing)) {
+        keeper_send(k,
+                    (tt__keeper_message){.kind = TT__KEEPER_UNABLE, .worker = -1, .unable = {(int32_t)missing, errno}});
         _exit(1);
     }
-    for (int rank = 0; rank < k->job->workers; rank++)
-        k->stderr_ends[rank] = -1;
     make_folder_of_errors(k);
     for (;;) {
         struct pollfd fds[] = {{.fd = k->socket, .events = POLLIN}, {.fd = k->child_signals, .events = POLLIN}};

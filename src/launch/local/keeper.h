@@ -44,11 +44,8 @@ typedef enum tt__start_step {
     TT__STEPS
 } tt__start_step;
 
-/* Say what could not be done, "can't open /dev/null"; NULL: the program itself could not be executed. */
-const char *tt__start_step_text(int step);
-
-/* What the keeper can't do without: "signalfd()", ...; NULL-terminated. */
-extern const char *const tt__keeper_needs[];
+/* What the keeper can't do without. */
+typedef enum tt__keeper_need { TT__NEED_SIGNALS, TT__NEED_EPOLL, TT__NEED_MEMORY, TT__NEED_SUBREAPER } tt__keeper_need;
 
 typedef struct tt__keeper_message {
     int32_t kind;
@@ -75,7 +72,7 @@ typedef struct tt__keeper_message {
         tt__folder_id folder;
         int32_t errnum; /* NO_FOLDER */
         struct {
-            int32_t need, errnum; /* tt__keeper_needs[need] */
+            int32_t need, errnum; /* tt__keeper_need */
         } unable;
         int32_t unkillable; /* DONE */
     };
@@ -118,5 +115,10 @@ int tt__keeper_receive(const tt__keeper *keeper, tt__keeper_message *message);
 /* Become worker `i` (called in a child of the keeper): streams, environment, signals, exec. Returns the errno of what
  * failed, the *step. */
 int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper, tt__start_step *step);
+
+/* Call set() for each variable of this node's worker `i`; only_missing: the worker keeps its own value, if it has one.
+ * Returns 0, or -1 as soon as set() is not 0. */
+int tt__worker_env(const tt__job *job, int i,
+                   int (*set)(void *user, const char *name, const char *value, bool only_missing), void *user);
 
 #endif

@@ -33,4 +33,9 @@ void tt__report_others(tt__streams *streams, const tt__job *job, const tt__worke
 /* Report what workers did that made no call while others waited for them in vain. */
 void tt__report_idle(tt__streams *streams, const tt__job *job, const tt__worker *workers);
 
+/* Write torchrun's events (--event-log-handler=console) to stderr: how each worker ended, and the job, a line of JSON
+ * each. started: when the job did; succeeded: whether all workers of all nodes did. */
+void tt__events_write(tt__streams *streams, const tt__job *job, const tt__worker *workers, const tt__moment *started,
+                      bool succeeded);
+
 #endif

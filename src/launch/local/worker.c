@@ -1,11 +1,10 @@
 /* A worker's process between fork and exec. */
-#include "launch/local/worker.h"
 
 #include "base/machine/openmp_spins.h"
 #include "launch/local/children.h"
 #include "launch/local/error_files.h"
-#include "launch/local/file_timers.h"
 #include "launch/local/keeper.h"
+#include "launch/local/worker_timers.h"
 
 #include <errno.h>
 #include <fcntl.h>
