@@ -3,6 +3,7 @@
 #include "base/machine/clock.h"
 #include "base/mutant.h"
 #include "base/process/cgroup.h"
+#include "launch/close_fd.h"
 #include "launch/launcher_parts.h"
 #include "launch/local/children.h"
 #include "net/job/recovery_words.h"
@@ -117,9 +118,7 @@ static void fail_afterwards(launcher *l) {
 
 void tt__launcher_close_pipes(launcher *l) {
     for (int i = 0; l->pipe_ends && i < l->job->workers; i++) {
-        if (l->pipe_ends[i] >= 0)
-            close(l->pipe_ends[i]);
-        l->pipe_ends[i] = -1;
+        tt__close_fd(&l->pipe_ends[i]);
     }
 }
 

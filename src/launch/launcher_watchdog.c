@@ -4,6 +4,7 @@
 #include "base/machine/clock.h"
 #include "base/process/proc_state.h"
 #include "base/struck.h"
+#include "launch/close_fd.h"
 #include "launch/local/health.h"
 #include "launch/local/reading.h"
 #include "launch/local/worker_timers.h"
@@ -20,7 +21,7 @@
 
 typedef tt__launcher_state launcher;
 
-enum { NO_CALLER = -1 };
+enum { NO_CALLER = -1, STACKS_MS = 3000 };
 
 /* What is known of a worker that crashes, or one of whose timers has expired. */
 typedef struct patient {
@@ -38,9 +39,9 @@ typedef struct patient {
 
 typedef struct open_reading {
     tt__reading reading;
-    int worker;
-    int caller; /* to be let end; NO_CALLER: to be killed, */
-    bool idle;  /* or only looked at: */
+    int worker; /* below which the process runs; -1: not known */
+    int caller; /* the watch's caller, which is let end afterwards; NO_CALLER: the process gets `signal`, */
+    bool idle;  /* or was only looked at */
     pid_t pid;
     int pidfd; /* ours; -1: there is none */
     int signal;
@@ -51,10 +52,10 @@ struct tt__watchdog {
     open_reading readings[TT__READINGS];
     tt__health *health; /* NULL: nobody asks */
     tt__timer_list timers;
-    bool read_idle;       /* in this attempt */
-    bool idle_is_read;    /* and just now that has been done */
-    int most_timed;       /* so many processes may have some, */
-    bool told_most_timed; /* and it was said that one more wants to */
+    bool read_idle;       /* reading idle workers' stacks has begun in this attempt */
+    bool idle_is_read;    /* that has been done; tt__watchdog_has_read_idle() clears it */
+    int most_timed;       /* so many processes may have timers */
+    bool told_most_timed; /* the user knows that others are not watched */
     tt__file_timers file_timers;
 };
 
@@ -123,26 +124,30 @@ static open_reading *free_reading(struct tt__watchdog *w) {
     return NULL;
 }
 
+/* Begin to read stacks, of process `what.pid`. False: it can't be. */
+static bool begin_reading(launcher *l, open_reading what, pid_t thread, uint64_t pc, int64_t patience_ms) {
+    open_reading *r = free_reading(l->watchdog);
+    if (!r || !tt__reading_begin(&what.reading, l->job, what.pid, thread, pc, patience_ms))
+        return false;
+    *r = what;
+    return true;
+}
+
 /* Ranks that crash at once are read a few at a time. The others wait, lest they seem to have been the first. */
 void tt__watchdog_crashed(void *user, int i, pid_t pid, int caller, const tt__job_crash *crash) {
     launcher *l = user;
     patient *p = &l->watchdog->of[i];
-    open_reading *r = free_reading(l->watchdog);
+    const open_reading what = {.worker = i, .caller = caller, .pid = pid, .pidfd = -1};
     p->crashed = true;
     p->crash = *crash;
     p->when = tt__moment_now();
     if (pid && !p->stack && may_be_first(l)) {
-        if (!r) {
+        if (!free_reading(l->watchdog)) {
             p->waiting = caller;
             return;
         }
-        if (tt__reading_begin(&r->reading, l->job, pid, crash->thread, crash->pc, crash_read_ms())) {
-            r->worker = i;
-            r->caller = caller;
-            r->idle = false;
-            r->pidfd = -1;
+        if (begin_reading(l, what, crash->thread, crash->pc, crash_read_ms()))
             return;
-        }
     }
     tt__watch_let_end(l->watch, caller);
 }
@@ -175,8 +180,7 @@ static void finish_reading(launcher *l, open_reading *r) {
         tt__watch_let_end(l->watch, r->caller);
     else if (!r->idle)
         send_to(r->pid, r->pidfd, r->signal);
-    if (r->pidfd >= 0)
-        close(r->pidfd);
+    tt__close_fd(&r->pidfd);
     for (int i = 0; i < TT__READINGS; i++)
         others = others || w->readings[i].reading.child;
     w->idle_is_read = w->idle_is_read || (r->idle && !others);
@@ -250,20 +254,16 @@ static void note_expired(launcher *l, const tt__expired *expired) {
 
 /* End the process, after a look at its stacks. */
 static void expire(launcher *l, const tt__expired *expired) {
-    enum { STACKS_MS = 3000 };
-    int i = expired->worker;
-    open_reading *r = free_reading(l->watchdog);
+    open_reading what = {.worker = expired->worker,
+                         .caller = NO_CALLER,
+                         .pid = expired->pid,
+                         .pidfd = expired->pidfd < 0 ? -1 : fcntl(expired->pidfd, F_DUPFD_CLOEXEC, 3),
+                         .signal = expired->signal};
     note_expired(l, expired);
-    if (!r || !tt__reading_begin(&r->reading, l->job, expired->pid, expired->thread, 0, STACKS_MS)) {
-        send_to(expired->pid, expired->pidfd, expired->signal);
+    if (begin_reading(l, what, expired->thread, 0, STACKS_MS))
         return;
-    }
-    r->worker = i;
-    r->caller = NO_CALLER;
-    r->idle = false;
-    r->pid = expired->pid;
-    r->pidfd = expired->pidfd < 0 ? -1 : fcntl(expired->pidfd, F_DUPFD_CLOEXEC, 3);
-    r->signal = expired->signal;
+    tt__close_fd(&what.pidfd);
+    send_to(expired->pid, expired->pidfd, expired->signal);
 }
 
 /* The pipe is there when the first worker is. */
@@ -318,23 +318,16 @@ static pid_t idle_process(const launcher *l, int i) {
 }
 
 bool tt__watchdog_reads_idle(launcher *l) {
-    enum { STACKS_MS = 3000 };
     bool begun = false;
     tt__failure first;
-    open_reading *r;
     if (l->watchdog->read_idle || !tt__job_crash_ms() || !tt__ledger_first(&l->machine.ledger, &first) ||
         !has_waited_in_vain(first.worker))
         return false;
     l->watchdog->read_idle = true;
-    for (int i = 0; i < l->job->workers && (r = free_reading(l->watchdog)) != NULL; i++) {
+    for (int i = 0; i < l->job->workers && free_reading(l->watchdog); i++) {
         pid_t pid = idle_process(l, i);
-        if (!pid || !tt__reading_begin(&r->reading, l->job, pid, 0, 0, STACKS_MS))
-            continue;
-        r->worker = i;
-        r->caller = NO_CALLER;
-        r->idle = begun = true;
-        r->pid = pid;
-        r->pidfd = -1;
+        const open_reading what = {.worker = i, .caller = NO_CALLER, .idle = true, .pid = pid, .pidfd = -1};
+        begun = (pid && begin_reading(l, what, 0, 0, STACKS_MS)) || begun;
     }
     return begun;
 }

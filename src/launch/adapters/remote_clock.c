@@ -5,14 +5,14 @@
 #include "base/files/quiet_write.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
-#include "launch/adapters/ssh_words.h"
+#include "launch/adapters/far_process.h"
+#include "launch/close_fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,18 +23,12 @@
 /* The quickest of so many rounds counts. END_MS: in which ssh ends when its input has. */
 enum { ROUNDS = 10, LINE = 80, END_MS = 2000 };
 
-static int64_t realtime_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 void tt__remote_clock_run(FILE *in, FILE *out) {
     char line[LINE];
     fprintf(out, "tutti %s\n", tt_version());
     fflush(out);
     while (fgets(line, sizeof line, in)) {
-        fprintf(out, "%lld\n", (long long)realtime_ns());
+        fprintf(out, "%lld\n", (long long)tt__realtime_ns());
         fflush(out);
     }
 }
@@ -53,20 +47,6 @@ static bool make_far_pipe(int ends[2]) {
     ends[0] = tt__fd(ends[0]);
     ends[1] = tt__fd(ends[1]);
     return ends[0] >= 0 && ends[1] >= 0;
-}
-
-static int spawn_far(far_clock *far, char **words, int input, int output) {
-    posix_spawn_file_actions_t files;
-    int errnum = posix_spawn_file_actions_init(&files);
-    if (errnum)
-        return errnum;
-    errnum = posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
-    if (!errnum)
-        errnum = posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-    if (!errnum)
-        errnum = posix_spawnp(&far->pid, words[0], &files, NULL, words, environ);
-    posix_spawn_file_actions_destroy(&files);
-    return errnum;
 }
 
 /* The words are joined and given to a shell by ssh, and to exec() by others, as srun: so none may need a quote. */
@@ -93,12 +73,10 @@ static tt_status start_far(far_clock *far, const char *host) {
     int input[2] = {-1, -1}, output[2] = {-1, -1};
     TT__TRY(make_far_words(&ssh, words, host, self, sizeof self));
     bool piped = make_far_pipe(input) && make_far_pipe(output);
-    int errnum = piped ? spawn_far(far, words, input[0], output[1]) : errno;
-    for (int i = 0; i < 2; i++) {
-        int *end = i ? &output[1] : &input[0];
-        if (*end >= 0)
-            close(*end);
-    }
+    const tt__far_start how = {.input = input[0], .output = output[1]};
+    int errnum = piped ? tt__far_process_start(&far->pid, words, &how) : errno;
+    tt__close_fd(&input[0]);
+    tt__close_fd(&output[1]);
     far->to = input[1];
     far->from = output[0];
     return errnum ? tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't run %s", words[0]) : TT_OK;
@@ -107,12 +85,9 @@ static tt_status start_far(far_clock *far, const char *host) {
 /* Read a line without its end. */
 static tt_status read_far_line(const far_clock *far, char line[LINE], int64_t deadline_ms) {
     for (size_t n = 0; n < LINE - 1; n++) {
-        int ready;
-        do
-            ready = poll(&(struct pollfd){.fd = far->from, .events = POLLIN}, 1, tt__left_ms(deadline_ms));
-        while (ready < 0 && errno == EINTR);
-        if (!ready)
-            return tt__fail(TT_ERR_TIMEOUT, "no answer in time");
+        while (!tt__poll(&(struct pollfd){.fd = far->from, .events = POLLIN}, 1, tt__left_ms(deadline_ms)))
+            if (!tt__left_ms(deadline_ms))
+                return tt__fail(TT_ERR_TIMEOUT, "no answer in time");
         if (read(far->from, line + n, 1) != 1)
             return tt__fail(TT_ERR_SYSTEM, "the command there ended without an answer");
         if (line[n] == '\n') {
@@ -125,11 +100,11 @@ static tt_status read_far_line(const far_clock *far, char line[LINE], int64_t de
 
 static tt_status ask_round(const far_clock *far, tt__remote_clock *best, int64_t deadline_ms) {
     char line[LINE], *end;
-    int64_t before = realtime_ns();
+    int64_t before = tt__realtime_ns();
     if (tt__quiet_write(far->to, "\n", 1) != 1)
         return tt__fail(TT_ERR_SYSTEM, "the command there ended");
     TT__TRY(read_far_line(far, line, deadline_ms));
-    int64_t after = realtime_ns(), there = strtoll(line, &end, 10), error = (after - before) / 2;
+    int64_t after = tt__realtime_ns(), there = strtoll(line, &end, 10), error = (after - before) / 2;
     if (*end || end == line)
         return tt__fail(TT_ERR_PROTOCOL, "expected the time there, got \"%s\"", line);
     if (best->error_ns < 0 || error < best->error_ns)
@@ -168,10 +143,8 @@ tt_status tt__remote_clock_ask(tt__remote_clock *clock, const char *host, int64_
     tt_status result = start_far(&far, host);
     if (!result)
         result = ask_far(&far, clock, tt__deadline_ms(timeout_ms));
-    if (far.to >= 0)
-        close(far.to);
-    if (far.from >= 0)
-        close(far.from);
+    tt__close_fd(&far.to);
+    tt__close_fd(&far.from);
     int code = far.pid > 0 ? end_far(&far, tt__deadline_ms(END_MS)) : -1;
     if (result == TT_ERR_SYSTEM && code > 0)
         return tt__fail(TT_ERR_SYSTEM, "the command there ended without an answer, with exit code %d", code);

@@ -1,18 +1,14 @@
 #include "launch/adapters/remote_node.h"
 
 #include "base/error.h"
-#include "base/files/fd.h"
+#include "launch/adapters/far_process.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { ORDER_WAIT_MS = 30000 };
@@ -101,28 +97,6 @@ static tt_status read_remote_order(int from, remote_order *order) {
 
 /* ---- running */
 
-/* Start it, without input. Returns 0, or why it can't be. */
-static int start_order(const remote_order *order, pid_t *pid) {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t how;
-    sigset_t none;
-    sigemptyset(&none);
-    int errnum = posix_spawn_file_actions_init(&files);
-    if (errnum)
-        return errnum;
-    errnum = posix_spawnattr_init(&how);
-    if (!errnum) {
-        posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK);
-        posix_spawnattr_setsigmask(&how, &none);
-        errnum = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-        if (!errnum)
-            errnum = posix_spawn(pid, order->argv[0], &files, &how, order->argv, order->environment);
-        posix_spawnattr_destroy(&how);
-    }
-    posix_spawn_file_actions_destroy(&files);
-    return errnum;
-}
-
 /* Hand signals on until the process has ended. Whoever asked for them is gone when the input ends. */
 static int attend_order(int from, pid_t pid, int process) {
     struct pollfd fds[] = {{.fd = process, .events = POLLIN}, {.fd = from, .events = POLLIN}};
@@ -138,26 +112,24 @@ static int attend_order(int from, pid_t pid, int process) {
             fds[1].fd = -1;
         }
     }
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    int status;
+    return tt__far_process_wait(pid, &status);
 }
 
 static tt_status run_order(int from, const remote_order *order, int *exit_code) {
     if (chdir(order->directory))
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't enter %s, where the job was started", order->directory);
     pid_t pid;
-    int errnum = start_order(order, &pid);
+    sigset_t none;
+    sigemptyset(&none);
+    int errnum = tt__far_process_start(
+        &pid, order->argv,
+        &(tt__far_start){.environment = order->environment, .input = -1, .output = -1, .mask = &none});
     if (errnum)
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't run %s", order->argv[0]);
-    int process = tt__fd((int)syscall(SYS_pidfd_open, pid, 0));
-    if (process < 0) {
-        errnum = errno;
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-        return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't watch the launcher");
-    }
+    int process = tt__far_process_watch(pid);
+    if (process < 0)
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't watch the launcher");
     *exit_code = attend_order(from, pid, process);
     close(process);
     return TT_OK;

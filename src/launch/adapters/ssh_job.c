@@ -6,8 +6,9 @@
 #include "base/machine/clock.h"
 #include "base/random_bytes.h"
 #include "base/text/format.h"
+#include "launch/adapters/far_process.h"
 #include "launch/adapters/remote_node.h"
-#include "launch/adapters/ssh_words.h"
+#include "launch/close_fd.h"
 #include "net/net.h"
 #include "net/secure/secret.h"
 
@@ -17,14 +18,12 @@
 #include <netdb.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,9 +147,7 @@ static tt_status make_order(const ssh_starter *s, int node) {
 }
 
 static void close_orders(ssh_node *node) {
-    if (node->orders >= 0)
-        close(node->orders);
-    node->orders = -1;
+    tt__close_fd(&node->orders);
     if (node->order.data)
         explicit_bzero(node->order.data, node->order.size);
     tt__bytes_free(&node->order);
@@ -198,31 +195,6 @@ static void make_ssh_words(const ssh_starter *s, int node, char *words[TT__SSH_W
     words[n] = NULL;
 }
 
-/* Start it with `orders` as its input, in a process group of its own: the terminal's Ctrl-C is for the starter alone.
- * Returns 0, or why it can't be. */
-static int spawn_ssh(const ssh_starter *s, char **words, int orders, pid_t *pid) {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t how;
-    sigset_t pipes;
-    sigemptyset(&pipes);
-    sigaddset(&pipes, SIGPIPE);
-    int errnum = posix_spawn_file_actions_init(&files);
-    if (errnum)
-        return errnum;
-    errnum = posix_spawnattr_init(&how);
-    if (!errnum) {
-        posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-        posix_spawnattr_setsigmask(&how, &s->mask);
-        posix_spawnattr_setsigdefault(&how, &pipes);
-        errnum = posix_spawn_file_actions_adddup2(&files, orders, STDIN_FILENO);
-        if (!errnum)
-            errnum = posix_spawnp(pid, words[0], &files, &how, words, environ);
-        posix_spawnattr_destroy(&how);
-    }
-    posix_spawn_file_actions_destroy(&files);
-    return errnum;
-}
-
 static tt_status start_ssh(ssh_starter *s, int node) {
     int ends[2];
     char *words[TT__SSH_WORDS + 8];
@@ -232,18 +204,15 @@ static tt_status start_ssh(ssh_starter *s, int node) {
     own->orders = tt__fd(ends[1]);
     int from = tt__fd(ends[0]);
     make_ssh_words(s, node, words);
-    int errnum = own->orders < 0 || from < 0 ? EMFILE : spawn_ssh(s, words, from, &own->pid);
-    if (from >= 0)
-        close(from);
+    /* apart: the terminal's Ctrl-C is for the starter alone */
+    const tt__far_start how = {.input = from, .output = -1, .mask = &s->mask, .apart = true};
+    int errnum = own->orders < 0 || from < 0 ? EMFILE : tt__far_process_start(&own->pid, words, &how);
+    tt__close_fd(&from);
     if (errnum)
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "host %s: can't run %s", s->job->hosts->of[node].name, words[0]);
-    own->process = tt__fd((int)syscall(SYS_pidfd_open, own->pid, 0));
-    if (own->process < 0) {
-        errnum = errno;
-        kill(own->pid, SIGKILL);
-        waitpid(own->pid, NULL, 0);
-        return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't watch ssh");
-    }
+    own->process = tt__far_process_watch(own->pid);
+    if (own->process < 0)
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't watch ssh");
     s->left++;
     TT__TRY(make_order(s, node));
     fcntl(own->orders, F_SETFL, O_NONBLOCK);
@@ -326,12 +295,9 @@ static void hand_signals_on(ssh_starter *s) {
 
 /* A node has ended. Where that was ssh's failure the others would wait for it for long: they are ended. */
 static void take_node_end(ssh_starter *s, int i) {
-    int status = 0;
+    int status, unread = 0;
     ssh_node *node = &s->nodes[i];
-    while (waitpid(node->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    int unread = 0;
-    node->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    node->exit_code = tt__far_process_wait(node->pid, &status);
     bool is_unread = node->orders >= 0 && ioctl(node->orders, FIONREAD, &unread) == 0 && unread;
     bool is_other = node->exit_code == 0;
     bool is_lost = node->exit_code == TT__REMOTE_FAILED || WIFSIGNALED(status) || node->refused || is_unread;

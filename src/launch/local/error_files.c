@@ -5,6 +5,7 @@
 #include "base/random_bytes.h"
 #include "base/text/json.h"
 #include "base/text/parse.h"
+#include "launch/close_fd.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -59,8 +60,7 @@ int tt__job_error_dir_make(tt__job *job) {
         return failed;
     if ((fd = open_error_dir(job)) < 0 || fstat(fd, &info)) {
         failed = errno;
-        if (fd >= 0)
-            close(fd);
+        tt__close_fd(&fd);
         return failed;
     }
     job->error_dir_id = folder_id_of(&info);
@@ -97,8 +97,7 @@ static json_t *load_error_file(const char *path) {
     if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
         root =
             tt__json_loadfd(fd, JSON_DISABLE_EOF_CHECK, NULL); /* it may have been killed as it wrote a shorter one */
-    if (fd >= 0)
-        close(fd);
+    tt__close_fd(&fd);
     return root;
 }
 

@@ -5,6 +5,7 @@
 #include "base/files/quiet_write.h"
 #include "base/machine/clock.h"
 #include "base/machine/host_name.h"
+#include "launch/close_fd.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -145,8 +146,7 @@ tt_status tt__follow_new(tt__follow **out, const tt__job *job, tt__streams *erro
 
 static void end_followed(tt__follow *f, int i) {
     followed *file = &f->files[i];
-    if (file->fd >= 0)
-        close(file->fd);
+    tt__close_fd(&file->fd);
     free(file->prefix);
     free(file->text);
     *file = f->files[--f->n];
@@ -158,10 +158,8 @@ void tt__follow_free(tt__follow *f) {
     while (f->n)
         end_followed(f, f->n - 1);
     for (int k = 0; k < 2; k++)
-        if (f->kept[k].fd >= 0)
-            close(f->kept[k].fd);
-    if (f->inotify >= 0)
-        close(f->inotify);
+        tt__close_fd(&f->kept[k].fd);
+    tt__close_fd(&f->inotify);
     tt__streams_close(&f->output);
     free(f->files);
     free(f);
@@ -188,8 +186,7 @@ static int kept_file(tt__follow *f, int std, int attempt) {
         return -1;
     if (k->fd >= 0 && k->attempt == attempt)
         return k->fd;
-    if (k->fd >= 0)
-        close(k->fd);
+    tt__close_fd(&k->fd);
     k->attempt = attempt;
     k->fd = tt__logs_append(f->job->logs, attempt, -1, name);
     if (k->fd < 0) {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
+#include "launch/close_fd.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -262,10 +263,8 @@ void tt__health_free(tt__health *h) {
     if (!h)
         return;
     for (int i = 0; i < CLIENTS; i++)
-        if (h->probes[i].fd >= 0)
-            close(h->probes[i].fd);
-    if (h->epoll >= 0)
-        close(h->epoll);
+        tt__close_fd(&h->probes[i].fd);
+    tt__close_fd(&h->epoll);
     close(h->listener);
     free(h);
 }

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
+#include "launch/close_fd.h"
 #include "launch/local/children.h"
 #include "launch/local/error_files.h"
 #include "launch/local/worker_timers.h"
@@ -78,9 +79,7 @@ static void start_worker(struct keeper *k, int rank) {
         k->living++;
         keeper_send(k, (tt__keeper_message){.kind = TT__KEEPER_STARTED, .worker = rank, .started = {pid}});
     }
-    if (k->stderr_ends[rank] >= 0)
-        close(k->stderr_ends[rank]);
-    k->stderr_ends[rank] = -1;
+    tt__close_fd(&k->stderr_ends[rank]);
 }
 
 /* Start those that are not there. */
@@ -406,9 +405,7 @@ void tt__keeper_kill_worker(const tt__keeper *keeper, int i) {
 void tt__keeper_kill(const tt__keeper *keeper) { kill(keeper->pid, SIGKILL); }
 
 void tt__keeper_dismiss(tt__keeper *keeper) {
-    if (keeper->socket >= 0)
-        close(keeper->socket);
-    keeper->socket = -1;
+    tt__close_fd(&keeper->socket);
 }
 
 void tt__keeper_wait(const tt__keeper *keeper) {

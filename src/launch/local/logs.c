@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/files/planted.h"
+#include "launch/close_fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -78,8 +79,7 @@ static int enter_folder(const tt__logs *logs, int in, const char *name) {
         fd = -1;
         errnum = EPERM;
     }
-    if (in >= 0)
-        close(in);
+    tt__close_fd(&in);
     errno = errnum;
     return fd;
 }
@@ -103,9 +103,9 @@ static int open_folder(const tt__logs *logs, int attempt, int i) {
 
 bool tt__logs_make_folder(const tt__logs *logs, int attempt, int i) {
     int fd = open_folder(logs, attempt, i);
-    if (fd >= 0)
-        close(fd);
-    return fd >= 0;
+    bool there = fd >= 0;
+    tt__close_fd(&fd);
+    return there;
 }
 
 int tt__logs_append(const tt__logs *logs, int attempt, int i, const char *file) {
@@ -113,8 +113,7 @@ int tt__logs_append(const tt__logs *logs, int attempt, int i, const char *file) 
     int folder = open_folder(logs, attempt, i), fd = folder < 0 ? -1 : tt__fd(openat(folder, file, flags, 0666));
     int errnum = errno;
     struct stat info;
-    if (folder >= 0)
-        close(folder);
+    tt__close_fd(&folder);
     errno = errnum;
     if (fd < 0)
         return -1;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/text/parse.h"
+#include "launch/close_fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,8 +29,7 @@ static bool starts_with_hash_bang(const char *path) {
     char start[2] = "";
     int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     bool yes = fd >= 0 && read(fd, start, 2) == 2 && start[0] == '#' && start[1] == '!';
-    if (fd >= 0)
-        close(fd);
+    tt__close_fd(&fd);
     return yes;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files/fd.h"
+#include "launch/close_fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +13,7 @@ tt_status tt__signals_open(tt__signals *signals, const sigset_t *wanted) {
     sigset_t set;
     int terminal = tt__fd(open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
     signals->has_terminal = terminal >= 0;
-    if (terminal >= 0)
-        close(terminal);
+    tt__close_fd(&terminal);
     sigemptyset(&set);
     for (int sig = 1; sig <= SIGRTMAX; sig++) {
         struct sigaction action;

@@ -5,6 +5,7 @@
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
 #include "base/text/plain_text.h"
+#include "launch/close_fd.h"
 #include "net/local_socket.h"
 
 #include <errno.h>
@@ -81,15 +82,13 @@ tt_status tt__snapshot_add(tt__snapshot *snapshot, const tt__job_rank *rank, int
     size_t n = (size_t)snapshot->n;
     tt__seen_rank *ranks = realloc(snapshot->ranks, (n + 1) * sizeof *ranks);
     if (!ranks) {
-        if (memory >= 0)
-            close(memory);
+        tt__close_fd(&memory);
         return tt__fail(TT_ERR_MEMORY, "no memory for what %d ranks do", snapshot->n + 1);
     }
     snapshot->ranks = ranks;
     ranks[n] = (tt__seen_rank){.memory = memory};
     if (rank_checked(&ranks[n].rank, rank)) {
-        if (memory >= 0)
-            close(memory);
+        tt__close_fd(&memory);
         return TT_ERR_PROTOCOL;
     }
     if (memory >= 0)
@@ -101,8 +100,7 @@ tt_status tt__snapshot_add(tt__snapshot *snapshot, const tt__job_rank *rank, int
 void tt__snapshot_free(tt__snapshot *snapshot) {
     for (int i = 0; i < snapshot->n; i++) {
         tt__seen_unmap(&snapshot->ranks[i]);
-        if (snapshot->ranks[i].memory >= 0)
-            close(snapshot->ranks[i].memory);
+        tt__close_fd(&snapshot->ranks[i].memory);
     }
     free(snapshot->ranks);
     *snapshot = (tt__snapshot){0};
@@ -251,8 +249,7 @@ static tt_status unpack_rank(tt__snapshot *snapshot, const tt__job_rank *rank, c
     int memory = rank->at.size ? tt__sealed_memory("tutti-record", rank->at.size) : -1;
     if (rank->at.size && (memory < 0 || pwrite(memory, recorder, rank->at.size, 0) != (ssize_t)rank->at.size)) {
         int errnum = errno;
-        if (memory >= 0)
-            close(memory);
+        tt__close_fd(&memory);
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't keep what rank %d did", rank->rank);
     }
     return tt__snapshot_add(snapshot, rank, memory);

@@ -6,6 +6,7 @@
 #include "base/process/waits.h"
 #include "base/text/plain_text.h"
 #include "base/text/short_text.h"
+#include "launch/close_fd.h"
 #include "launch/local/terminal.h"
 
 #include <errno.h>
@@ -112,12 +113,6 @@ static bool open_ends(int out_fd, int ends[2]) {
     return true;
 }
 
-static void end_stream(tt__output_stream *s) {
-    if (s->fd >= 0)
-        close(s->fd);
-    s->fd = -1;
-}
-
 /* Open the pipes of the workers that have none; on failure none is new. */
 static tt_status open_pipes(tt__streams *streams, int *write_ends) {
     for (int i = 0; i < streams->n; i++)
@@ -133,9 +128,8 @@ static tt_status open_pipes(tt__streams *streams, int *write_ends) {
         int errnum = errno;
         while (i--)
             if (write_ends[i] >= 0) {
-                close(write_ends[i]);
-                write_ends[i] = -1;
-                end_stream(&streams->of[i]);
+                tt__close_fd(&write_ends[i]);
+                tt__close_fd(&streams->of[i].fd);
             }
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't make a pipe for the stderr of %d workers (see ulimit -n)",
                               streams->n);
@@ -163,7 +157,7 @@ tt_status tt__streams_renew(tt__streams *streams, const bool *kept, int *write_e
         if (kept && kept[i])
             continue;
         tt__streams_drain(streams, i);
-        end_stream(&streams->of[i]);
+        tt__close_fd(&streams->of[i].fd);
         streams->of[i].written = 0;
         streams->of[i].mid_line = false;
     }
@@ -188,7 +182,7 @@ bool tt__streams_resize(tt__streams *streams) {
 
 void tt__streams_close(tt__streams *streams) {
     for (int i = 0; streams->of && i <= streams->n; i++)
-        end_stream(&streams->of[i]);
+        tt__close_fd(&streams->of[i].fd);
     tt__merge_free(&streams->merge);
     outlet_close(&streams->outlet);
     free(streams->of);
@@ -318,7 +312,7 @@ static bool read_some(tt__streams *streams, tt__output_stream *s) {
     }
     if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
         queue_pending(streams, s);
-        end_stream(s);
+        tt__close_fd(&s->fd);
     }
     return false;
 }
@@ -466,8 +460,7 @@ void tt__streams_take_tail(tt__streams *streams, int rank, const char *path) {
         s->written = (size_t)from;
         keep_tail(s, bytes, (size_t)n);
     }
-    if (fd >= 0)
-        close(fd);
+    tt__close_fd(&fd);
 }
 
 /* Return the start of the last `lines` lines of text (n bytes). */

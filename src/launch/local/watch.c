@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files/fd.h"
+#include "launch/close_fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -84,23 +85,17 @@ tt_status tt__watch_open(tt__watch **out, int n, const tt__watch_job *job, const
     return status;
 }
 
-static void close_fd(int *fd) {
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 void tt__watch_free(tt__watch *watch) {
     if (!watch)
         return;
     for (int i = 0; i < MAX_CALLERS; i++)
-        close_fd(&watch->callers[i].fd);
+        tt__close_fd(&watch->callers[i].fd);
     for (int i = 0; i < watch->n; i++) {
         tt__seen_unmap(&watch->seats[i].seen);
-        close_fd(&watch->seats[i].memory);
+        tt__close_fd(&watch->seats[i].memory);
     }
-    close_fd(&watch->listener);
-    close_fd(&watch->epoll);
+    tt__close_fd(&watch->listener);
+    tt__close_fd(&watch->epoll);
     free(watch->seats);
     free(watch);
 }
@@ -129,14 +124,14 @@ static int copy_recorder(const seat *s) {
                 pwrite(copy, bytes, s->at.size, 0) == (ssize_t)s->at.size;
     free(bytes);
     if (!good)
-        close_fd(&copy);
+        tt__close_fd(&copy);
     return copy;
 }
 
 static void seat_release(seat *s) {
     tt__seen_unmap(&s->seen);
     int copy = copy_recorder(s);
-    close_fd(&s->memory);
+    tt__close_fd(&s->memory);
     s->memory = copy;
     s->at.offset = 0;
     s->caller = -1;
@@ -146,14 +141,14 @@ static void seat_release(seat *s) {
 static bool take_recorder(tt__watch *watch, int which, const tt__job_recorder *at, int memory) {
     int i = at->rank - watch->first_rank;
     if (memory < 0 || i < 0 || i >= watch->n || at->size > MAX_RECORDER) {
-        close_fd(&memory);
+        tt__close_fd(&memory);
         return false;
     }
     seat *s = &watch->seats[i];
     if (s->caller >= 0)
         watch->callers[s->caller].seat = -1;
     tt__seen_unmap(&s->seen);
-    close_fd(&s->memory);
+    tt__close_fd(&s->memory);
     *s = (seat){.memory = memory, .at = *at, .caller = which};
     watch->callers[which].seat = watch->callers[which].shown = i;
     return true;
@@ -289,7 +284,7 @@ static void caller_close(tt__watch *watch, int which) {
     if (c->timed)
         watch->job.timed(watch->job.user, 0, which, -1);
     c->timed = false;
-    close_fd(&c->fd);
+    tt__close_fd(&c->fd);
 }
 
 /* Accept connections. Returns whether there were any. */
@@ -341,7 +336,7 @@ static bool caller_receive(tt__watch *watch, int which) {
         c->timed = watch->job.timed(watch->job.user, tt__job_socket_peer(c->fd), which, memory);
         return c->timed;
     }
-    close_fd(&memory);
+    tt__close_fd(&memory);
     if (packet.kind == TT__JOB_CRASH && c->seat >= 0) {
         caller_crashes(watch, which, &packet.crash);
         return true;
@@ -383,12 +378,12 @@ void tt__watch_renew(tt__watch *watch) {
         caller *c = &watch->callers[i];
         c->old = true;
         if (c->seat >= 0)
-            close_fd(&c->fd);
+            tt__close_fd(&c->fd);
         c->seat = -1;
     }
     for (int i = 0; i < watch->n; i++) {
         tt__seen_unmap(&watch->seats[i].seen);
-        close_fd(&watch->seats[i].memory);
+        tt__close_fd(&watch->seats[i].memory);
         watch->seats[i] = (seat){.memory = -1, .caller = -1};
     }
 }

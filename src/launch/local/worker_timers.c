@@ -6,6 +6,7 @@
 #include "base/text/format.h"
 #include "base/text/json.h"
 #include "base/text/plain_text.h"
+#include "launch/close_fd.h"
 #include "net/job/job_timers.h"
 
 #include <errno.h>
@@ -52,8 +53,7 @@ static void remove_timed(tt__timer_list *list, int worker, int caller) {
         }
         *at = old->next;
         close(old->memory);
-        if (old->pidfd >= 0)
-            close(old->pidfd);
+        tt__close_fd(&old->pidfd);
         free(old);
         list->n--;
     }
@@ -194,14 +194,12 @@ bool tt__file_timers_open(tt__file_timers *timers, const tt__job *job) {
 }
 
 void tt__file_timers_close(tt__file_timers *timers) {
-    if (timers->pipe >= 0)
-        close(timers->pipe);
+    tt__close_fd(&timers->pipe);
     while (timers->first) {
         tt__file_timer *next = timers->first->next;
         free(timers->first);
         timers->first = next;
     }
-    timers->pipe = -1;
     timers->used = 0;
     timers->n = 0;
     timers->skip = false;
