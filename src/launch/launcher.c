@@ -222,9 +222,11 @@ static tt_status launcher_start(launcher *l) {
     TT__TRY(launcher_allocate(l));
     begin_machine(l);
     tt__watchdog_spare(l, spare);
-    TT__TRY(tt__launcher_open_signals(l));
+    TT__TRY(tt__signals_open(&l->signals, &l->job->signals));
+    l->job->worker_mask = l->signals.before;
     TT__TRY(tt__job_socket_name(l->job->socket_name));
-    TT__TRY(tt__launcher_prepare_election(l));
+    if (l->job->etcd && !l->machine.job.alone)
+        TT__TRY(tt__election_new(&l->election, l->job)); /* before the keeper is forked */
     TT__TRY(start_keeper(l));
     TT__TRY(tt__streams_open(&l->streams, l->job->workers, STDERR_FILENO, l->pipe_ends));
     TT__TRY(tt__follow_new(&l->follow, l->job, &l->streams));
@@ -280,7 +282,8 @@ static void launcher_finish(launcher *l) {
     free(l->workers);
     free(l->fds);
     free(l->pipe_ends);
-    tt__launcher_forget_attempts(l);
+    for (int i = 0; i < TT__MAX_EARLIER; i++)
+        free(l->earlier[i]);
 }
 
 tt_status tt__job_run(tt__job *job, int *exit_code) {

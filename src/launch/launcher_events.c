@@ -16,12 +16,6 @@ typedef tt__launcher_state launcher;
 
 /* ---- signals */
 
-tt_status tt__launcher_open_signals(launcher *l) {
-    TT__TRY(tt__signals_open(&l->signals, &l->job->signals));
-    l->job->worker_mask = l->signals.before;
-    return TT_OK;
-}
-
 static void take_signal(launcher *l, const tt__signal *signal) {
     tt__event event = {.kind = TT__ON_SIGNAL,
                        .signal = {.sig = signal->sig, .from_terminal = signal->from == TT__FROM_TERMINAL}};
@@ -221,6 +215,22 @@ static void give_round(launcher *l, tt__event *event) {
     tt__launcher_step(l, event);
 }
 
+/* Keep the calls of other nodes' ranks, which is taken, for readers. */
+static void keep_remote(launcher *l, tt__snapshot *snapshot) {
+    tt__snapshot_free(&l->remote);
+    l->remote = *snapshot;
+    *snapshot = (tt__snapshot){0};
+}
+
+/* Answer a look of a reader on another node. */
+static void answer_look(launcher *l, int id) {
+    tt__snapshot snapshot;
+    if (tt__watch_snapshot(l->watch, &snapshot))
+        return;
+    tt__nodes_show(l->nodes, id, &snapshot);
+    tt__snapshot_free(&snapshot);
+}
+
 static void take_decision(launcher *l, tt__nodes_event *event) {
     if (event->event.kind == TT__ON_ROUND)
         give_round(l, &event->event);
@@ -229,7 +239,7 @@ static void take_decision(launcher *l, tt__nodes_event *event) {
     if (event->event.kind != TT__ON_OVER)
         return;
     if (event->snapshot.n)
-        tt__launcher_keep_remote(l, &event->snapshot);
+        keep_remote(l, &event->snapshot);
     tt__watch_answer(l->watch);
 }
 
@@ -242,11 +252,11 @@ static void take_node_event(launcher *l, tt__nodes_event *event) {
         tt__streams_print(&l->streams, "tutti run: %s", event->text ? event->text : "waiting for other nodes");
         break;
     case TT__NODES_LOOK:
-        tt__launcher_answer_look(l, event->look);
+        answer_look(l, event->look);
         break;
     case TT__NODES_SEEN:
         l->looking = false;
-        tt__launcher_keep_remote(l, &event->snapshot);
+        keep_remote(l, &event->snapshot);
         tt__watch_answer(l->watch);
         break;
     }

@@ -127,12 +127,6 @@ tt_status tt__launcher_rejoin(launcher *l) {
     return tt__launcher_join(l);
 }
 
-/* ---- where etcd names who serves the store */
-
-tt_status tt__launcher_prepare_election(launcher *l) {
-    return l->job->etcd && l->job->max_nodes > 1 ? tt__election_new(&l->election, l->job) : TT_OK;
-}
-
 void tt__launcher_take_election(launcher *l) {
     tt_store_server *server = l->election ? tt__election_take(l->election, l->job) : NULL;
     if (server)
@@ -240,20 +234,4 @@ void tt__launcher_announce_done(launcher *l) {
     tt__nodes_announce_done(l->nodes, final ? &snapshot : NULL);
     if (final)
         tt__snapshot_free(&snapshot);
-}
-
-/* ---- what they ask */
-
-void tt__launcher_keep_remote(launcher *l, tt__snapshot *snapshot) {
-    tt__snapshot_free(&l->remote);
-    l->remote = *snapshot;
-    *snapshot = (tt__snapshot){0};
-}
-
-void tt__launcher_answer_look(launcher *l, int id) {
-    tt__snapshot snapshot;
-    if (tt__watch_snapshot(l->watch, &snapshot))
-        return;
-    tt__nodes_show(l->nodes, id, &snapshot);
-    tt__snapshot_free(&snapshot);
 }

@@ -64,8 +64,6 @@ typedef struct tt__launcher_state {
 
 /* ---- launcher_events.c */
 
-/* Receive the job's signals, SIGWINCH and SIGTSTP from now on. The job keeps the mask that workers get back. */
-tt_status tt__launcher_open_signals(tt__launcher_state *l);
 void tt__launcher_take_signals(tt__launcher_state *l);
 void tt__launcher_take_keeper_messages(tt__launcher_state *l);
 void tt__launcher_take_node_events(tt__launcher_state *l);
@@ -93,7 +91,6 @@ void tt__launcher_report_attempt(tt__launcher_state *l, tt__attempt_cause cause,
 
 /* Report what the job has come to. Returns its exit code. */
 int tt__launcher_report_end(tt__launcher_state *l);
-void tt__launcher_forget_attempts(tt__launcher_state *l);
 
 /* tt__health_look; `user` is the launcher. */
 bool tt__launcher_health(void *user, char body[TT__HEALTH_BODY]);
@@ -105,18 +102,11 @@ tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server);
 
 tt_status tt__launcher_join(tt__launcher_state *l);
 
-/* For job->etcd: prepare, before the keeper is forked; take what was found when a round begins. */
-tt_status tt__launcher_prepare_election(tt__launcher_state *l);
+/* For job->etcd: take what was found, when a round begins. */
 void tt__launcher_take_election(tt__launcher_state *l);
 
 /* Look for the job again. */
 tt_status tt__launcher_rejoin(tt__launcher_state *l);
-
-/* Keep the calls of other nodes' ranks, which is taken, for readers. */
-void tt__launcher_keep_remote(tt__launcher_state *l, tt__snapshot *snapshot);
-
-/* Answer a look of a reader on another node. */
-void tt__launcher_answer_look(tt__launcher_state *l, int id);
 
 /* Write how worker `i` ended under tt__ended_key(), for the errors of ranks that waited for it; if it failed, announce
  * it to the other launchers. Best effort. */

@@ -105,11 +105,6 @@ static void report_attempts(launcher *l) {
             tt__streams_print(&l->streams, "  attempt %d: %s", i + 1, l->earlier[i % TT__MAX_EARLIER]);
 }
 
-void tt__launcher_forget_attempts(launcher *l) {
-    for (int i = 0; i < TT__MAX_EARLIER; i++)
-        free(l->earlier[i]);
-}
-
 /* A worker learns it from write(2), which many programs don't look at. */
 static void tell_full_disk(launcher *l) {
     struct statvfs disk;

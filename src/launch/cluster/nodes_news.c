@@ -24,23 +24,19 @@ static const char *text_in(const json_t *news) {
 /* ---- of any member, which the coordinator repeats */
 
 static void take_end(tt__talk *t, int node, const json_t *news) {
-    tt__nodes_event *event = tt__talk_event(TT__NODES_DECIDES);
-    tt__remote_end *end = event ? calloc(1, sizeof *end) : NULL;
+    tt__remote_end *end = calloc(1, sizeof *end);
     json_int_t when = 0, error_s = 0, signal_s = 0;
     const char *message = NULL, *tail = NULL;
     int secondary = 0, waited = 0, pid = 0;
-    if (!end) {
-        free(event);
+    if (!end)
         return;
-    }
-    event->event = (tt__event){.kind = TT__ON_REMOTE_END, .end = end};
     tt__worker *w = &end->worker;
     if (json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:s, s:s, s:I, s:I, s:I}",
                     "attempt", &end->attempt, "rank", &end->rank, "pid", &pid, "status", &w->status, "exec_errno",
                     &w->exec_errno, "told", &w->sent_signal, "secondary", &secondary, "waited", &waited, "message",
                     &message, "tail", &tail, "when", &when, "error_s", &error_s, "signal_s", &signal_s) ||
         end->rank < 0 || end->rank >= t->round->world) {
-        tt__nodes_event_free(event);
+        tt__remote_end_free(end);
         return;
     }
     end->node = node;
@@ -55,21 +51,12 @@ static void take_end(tt__talk *t, int node, const json_t *news) {
     const char *account = json_string_value(json_object_get(news, "account"));
     w->account = account && *account ? strdup(account) : NULL;
     end->tail = strdup(tail);
-    tt__nodes_post(t->nodes, event);
+    tt__talk_post(t, (tt__nodes_event){.event = {.kind = TT__ON_REMOTE_END, .end = end}});
 }
 
 static void take_success(tt__talk *t, const json_t *news) {
     if (t->round && number_in(news, "attempt") == t->round->attempt)
         t->closed = true;
-}
-
-/* A reader of another node asks. */
-static void take_look(tt__talk *t, int id) {
-    tt__nodes_event *event = tt__talk_event(TT__NODES_LOOK);
-    if (!event)
-        return;
-    event->look = id;
-    tt__nodes_post(t->nodes, event);
 }
 
 /* What the launchers of a round tell each other; false: it is something else. */
@@ -85,7 +72,7 @@ static bool take_common(tt__talk *t, int from, const char *what, const json_t *n
         tt__talk_decide(
             t, (tt__event){.kind = TT__ON_REMOTE_SIGNAL, .remote_signal = {node, number_in(news, "signal")}}, NULL);
     else if (!strcmp(what, "look"))
-        take_look(t, number_in(news, "id"));
+        tt__talk_post(t, (tt__nodes_event){.kind = TT__NODES_LOOK, .look = number_in(news, "id")});
     else if (!strcmp(what, "success"))
         take_success(t, news);
     else if (!strcmp(what, "gone") && json_is_true(json_object_get(news, "kept")))

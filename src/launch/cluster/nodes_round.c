@@ -74,11 +74,9 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
         return;
     }
     bool *shown = calloc((size_t)r->n, sizeof *shown);
-    tt__nodes_event *event = shown ? tt__talk_event(TT__NODES_DECIDES) : NULL;
-    if (event)
-        event->event = (tt__event){.kind = TT__ON_ROUND, .round = {.round = copy_round(r)}};
-    if (!event || !event->event.round.round) {
-        tt__nodes_event_free(event);
+    tt__round *copy = copy_round(r);
+    if (!shown || !copy) {
+        free(copy);
         free(shown);
         free(r);
         tt__talk_fail(t, "no memory to take part in the job");
@@ -93,10 +91,10 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
     t->round = r;
     t->looks = 0;
     t->closed = t->told_waiting = false;
-    event->believed_ms = !TT__MUTANT(round_begun_that_is_over) && tt__talk_replaces(t) && !t->nodes->member.coordinates
-                             ? TT__BELIEVED_NOT_YET
-                             : TT__BELIEVED_ALWAYS;
-    tt__nodes_post(t->nodes, event);
+    bool doubts = !TT__MUTANT(round_begun_that_is_over) && tt__talk_replaces(t) && !t->nodes->member.coordinates;
+    if (!tt__talk_post(t, (tt__nodes_event){.event = {.kind = TT__ON_ROUND, .round = {.round = copy}},
+                                            .believed_ms = doubts ? TT__BELIEVED_NOT_YET : TT__BELIEVED_ALWAYS}))
+        tt__talk_fail(t, "no memory to take part in the job");
     if (!t->nodes->member.coordinates) /* it has read what this member has announced before it was gone */
         tt__talk_delete_news(t);
 }

@@ -57,13 +57,38 @@ json_t *tt__talk_nonces(const tt__talk *t) {
 
 int tt__nodes_fd(const tt__nodes *nodes) { return nodes->events_fd; }
 
-void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event) {
-    event->next = NULL;
+/* Free what an event holds. */
+static void empty_event(tt__nodes_event *event) {
+    tt__event *decision = &event->event;
+    if (event->kind == TT__NODES_DECIDES && decision->kind == TT__ON_ROUND)
+        free(decision->round.round);
+    else if (event->kind == TT__NODES_DECIDES && decision->kind == TT__ON_REMOTE_END)
+        tt__remote_end_free(decision->end);
+    else if (event->kind == TT__NODES_DECIDES && (decision->kind == TT__ON_LOST || decision->kind == TT__ON_LEFT))
+        tt__lost_node_free(decision->lost.node);
+    free(event->text);
+    tt__snapshot_free(&event->snapshot);
+}
+
+void tt__nodes_event_free(tt__nodes_event *event) {
+    empty_event(event);
+    free(event);
+}
+
+bool tt__talk_post(tt__talk *t, tt__nodes_event event) {
+    tt__nodes *nodes = t->nodes;
+    tt__nodes_event *copy = malloc(sizeof *copy);
+    if (!copy) {
+        empty_event(&event);
+        return false;
+    }
+    *copy = event;
     pthread_mutex_lock(&nodes->lock);
-    *nodes->events_end = event;
-    nodes->events_end = &event->next;
+    *nodes->events_end = copy;
+    nodes->events_end = &copy->next;
     pthread_mutex_unlock(&nodes->lock);
     tt__wake_ring(nodes->events_fd);
+    return true;
 }
 
 static bool is_round(const tt__nodes_event *event) {
@@ -127,68 +152,29 @@ static bool take_back_round(tt__nodes *nodes) {
     return round != NULL;
 }
 
-static void free_decision(tt__event *event) {
-    if (event->kind == TT__ON_ROUND)
-        free(event->round.round);
-    else if (event->kind == TT__ON_REMOTE_END)
-        tt__remote_end_free(event->end);
-    else if (event->kind == TT__ON_LOST || event->kind == TT__ON_LEFT)
-        tt__lost_node_free(event->lost.node);
-}
-
-void tt__nodes_event_free(tt__nodes_event *event) {
-    if (!event)
-        return;
-    if (event->kind == TT__NODES_DECIDES)
-        free_decision(&event->event);
-    free(event->text);
-    tt__snapshot_free(&event->snapshot);
-    free(event);
-}
-
 /* ---- events */
 
-tt__nodes_event *tt__talk_event(tt__nodes_kind kind) {
-    tt__nodes_event *event = calloc(1, sizeof *event);
-    if (event)
-        event->kind = kind;
-    return event;
-}
-
 void tt__talk_decide(tt__talk *t, tt__event decision, const char *text) {
-    tt__nodes_event *event = tt__talk_event(TT__NODES_DECIDES);
-    if (!event)
-        return;
-    event->text = text ? strdup(text) : NULL;
-    if (event->text)
-        tt__make_plain(event->text);
-    event->event = decision;
+    tt__nodes_event event = {.event = decision, .text = text ? strdup(text) : NULL};
+    if (event.text)
+        tt__make_plain(event.text);
     if (decision.kind == TT__ON_NO_ROUND)
-        event->event.text = event->text ? event->text : "the other nodes can't be joined";
+        event.event.text = event.text ? event.text : "the other nodes can't be joined";
     else if (decision.kind == TT__ON_REGROUP || decision.kind == TT__ON_NEWCOMER)
-        event->event.regroup.why = event->text ? event->text : "the nodes change";
-    tt__nodes_post(t->nodes, event);
+        event.event.regroup.why = event.text ? event.text : "the nodes change";
+    tt__talk_post(t, event);
 }
 
 void tt__talk_decide_lost(tt__talk *t, tt__event_kind kind, int number, const char *why) {
-    tt__nodes_event *event = tt__talk_event(TT__NODES_DECIDES);
-    tt__lost_node *node = event ? calloc(1, sizeof *node) : NULL;
-    if (!node) {
-        free(event);
+    tt__lost_node *node = malloc(sizeof *node);
+    if (!node)
         return;
-    }
-    node->node = number;
-    node->why = strdup(why);
-    event->event = (tt__event){.kind = kind, .lost = {node}};
-    tt__nodes_post(t->nodes, event);
+    *node = (tt__lost_node){.node = number, .why = strdup(why)};
+    tt__talk_post(t, (tt__nodes_event){.event = {.kind = kind, .lost = {node}}});
 }
 
 void tt__talk_say_waits(tt__talk *t, const char *text) {
-    tt__nodes_event *event = tt__talk_event(TT__NODES_WAITS);
-    if (!event)
-        return;
-    event->text = strdup(text);
-    tt__nodes_post(t->nodes, event);
+    tt__talk_post(t, (tt__nodes_event){.kind = TT__NODES_WAITS, .text = strdup(text)});
 }
 
 void tt__talk_fail(tt__talk *t, const char *text) {

@@ -149,8 +149,8 @@ static inline bool tt__talk_will_look_again(tt__talk *t) {
 
 /* ---- events for the launcher */
 
-/* Make an event; NULL: no memory. */
-tt__nodes_event *tt__talk_event(tt__nodes_kind kind);
+/* Post an event, which takes over what it holds. False: no memory. */
+bool tt__talk_post(tt__talk *t, tt__nodes_event event);
 /* Post an event for the machine. `text` becomes the event's, where it has one. */
 void tt__talk_decide(tt__talk *t, tt__event event, const char *text);
 /* The same: node `number` is lost (TT__ON_LOST), or leaves (TT__ON_LEFT). */
@@ -273,9 +273,6 @@ void tt__talk_fail_all(tt__talk *t, const char *text);
 
 /* As the coordinator: wait until the others have read all they need from the store. */
 void tt__talk_wait_for_leavers(tt__talk *t);
-
-/* Post an event; takes it over. */
-void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event);
 
 /* The round that is pending, if there is one, still stands: the coordinator was heard at this time. */
 void tt__nodes_believe(tt__nodes *nodes, int64_t now_ms);

@@ -149,15 +149,9 @@ void tt__nodes_announce_done(tt__nodes *nodes, const tt__snapshot *final) {
 /* ---- in the thread: looks */
 
 static void end_look(tt__talk *t) {
-    tt__nodes_event *event = tt__talk_event(TT__NODES_SEEN);
-    if (event)
-        event->snapshot = t->seen;
-    else
-        tt__snapshot_free(&t->seen);
+    tt__talk_post(t, (tt__nodes_event){.kind = TT__NODES_SEEN, .snapshot = t->seen});
     t->seen = (tt__snapshot){0};
     t->looks = 0;
-    if (event)
-        tt__nodes_post(t->nodes, event);
 }
 
 static void begin_look(tt__talk *t, int64_t timeout_ms) {
@@ -233,19 +227,15 @@ static void check_over(tt__talk *t) {
     bool spare = !t->round && !t->nodes->member.coordinates && t->known && t->of[0].done;
     if (t->over || t->failed || !(t->done || spare) || !all_ended(t))
         return;
-    tt__nodes_event *event = tt__talk_event(TT__NODES_DECIDES);
-    if (!event)
-        return;
-    event->event.kind = TT__ON_OVER;
+    tt__nodes_event event = {.event = {.kind = TT__ON_OVER}};
     if (t->nodes->member.wants_trace && t->round)
-        read_final(t, &event->snapshot);
+        read_final(t, &event.snapshot);
     if (t->nodes->member.coordinates) {
         if (!TT__MUTANT(node_0_leaves_early))
             tt__talk_wait_for_leavers(t);
     } else if (!t->cut)
         tt__talk_check(t, tt__talk_put_left(t));
-    t->over = true;
-    tt__nodes_post(t->nodes, event);
+    t->over = tt__talk_post(t, event);
 }
 
 /* ---- orders are carried out */

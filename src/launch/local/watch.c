@@ -191,7 +191,7 @@ const void *tt__watch_last_recorder(tt__watch *watch, int i, size_t *size) {
 
 /* ---- readers */
 
-static int remote_count(const tt__watch *watch) { return watch->job.remotes ? watch->job.remotes(watch->job.user) : 0; }
+static int remote_count(const tt__watch *watch) { return watch->job.remotes(watch->job.user); }
 
 /* Describe the i-th rank, of this host or another; returns its memory, or -1. */
 static int describe_rank(const tt__watch *watch, int i, tt__job_rank *rank) {
@@ -310,7 +310,7 @@ static void caller_crashes(tt__watch *watch, int which, const tt__job_crash *cra
     if (c->crashed)
         return;
     c->crashed = true;
-    if (watch->job.crashed && !c->old)
+    if (!c->old)
         watch->job.crashed(watch->job.user, c->seat, tt__job_socket_peer(c->fd), which, crash);
     else
         tt__watch_let_end(watch, which);
@@ -332,7 +332,7 @@ static bool caller_receive(tt__watch *watch, int which) {
         return got == 0;
     if (packet.kind == TT__JOB_RECORDER && c->seat < 0 && !c->old)
         return take_recorder(watch, which, &packet.recorder, memory);
-    if (packet.kind == TT__JOB_TIMERS && memory >= 0 && c->seat < 0 && !c->old && !c->timed && watch->job.timed) {
+    if (packet.kind == TT__JOB_TIMERS && memory >= 0 && c->seat < 0 && !c->old && !c->timed) {
         c->timed = watch->job.timed(watch->job.user, tt__job_socket_peer(c->fd), which, memory);
         return c->timed;
     }
@@ -396,7 +396,7 @@ void tt__watch_serve(tt__watch *watch) {
     for (int i = 0; i < MAX_CALLERS; i++)
         if (watch->callers[i].fd >= 0 && watch->callers[i].reader == ASKS) {
             watch->callers[i].reader = WAITS;
-            if (!watch->job.asked || watch->job.asked(watch->job.user))
+            if (watch->job.asked(watch->job.user))
                 begin_answer(watch, i);
         }
 }

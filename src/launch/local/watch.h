@@ -8,23 +8,23 @@
 
 #include "launch/local/snapshot.h"
 
-/* Callbacks that fill in what readers get of the job. */
+/* Callbacks: what readers get of the job, and what ranks tell its launcher. */
 typedef struct tt__watch_job {
     void *user;
     void (*info)(void *user, tt__job_info *info);
-    void (*local)(void *user, int i,
-                  tt__job_rank *rank); /* the i-th of this host; its recorder is the watch's own to add */
-    /* Ranks of other hosts: how many are known, and one of them, with a descriptor (the job's own) or -1. NULL: there
-     * are none. */
+    /* Describe the i-th rank of this host; the watch itself adds its recorder. */
+    void (*local)(void *user, int i, tt__job_rank *rank);
+    /* Ranks of other hosts: how many are known, and one of them; returns its recorder's descriptor, the job's own, or
+     * -1. */
     int (*remotes)(void *user);
     int (*remote)(void *user, int i, tt__job_rank *rank);
-    /* Called when a reader asks. False: answer it later, when tt__watch_answer() is called. NULL: at once. */
+    /* A reader asks. False: it is answered later, by tt__watch_answer(). */
     bool (*asked)(void *user);
     /* Process `pid`, this host's i-th rank, crashes; it ends when tt__watch_let_end(caller) is called, or soon by
-     * itself. NULL: it ends at once. */
+     * itself. */
     void (*crashed)(void *user, int i, pid_t pid, int caller, const tt__job_crash *crash);
     /* A process hands in the memory of its timers, from now on the callback's, until the end of its connection: then
-     * it is called again, with -1. False: refused, and the connection ends. NULL: all are. */
+     * it is called again, with -1. False: refused, and the connection ends. */
     bool (*timed)(void *user, pid_t pid, int caller, int memory);
 } tt__watch_job;
 
