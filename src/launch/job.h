@@ -46,7 +46,7 @@ typedef struct tt__job_look {
     void (*show)(void *user, const char *line); /* as tt__streams_show() */
 } tt__job_look;
 
-/* Which folder it is, whatever name it has: numbers of the file system and of the folder in it. */
+/* Identifies a folder, whatever its name: the numbers of its file system and of the folder in that. */
 typedef struct tt__folder_id {
     uint64_t device, inode;
 } tt__folder_id;
@@ -54,8 +54,8 @@ typedef struct tt__folder_id {
 typedef struct tt__job {
     const char *file;            /* what is executed: a path with a slash in it */
     char **argv;                 /* its arguments, NULL-terminated; argv[0] included */
-    int local_rank_at;           /* argv[local_rank_at] becomes "--NAME=N" of each worker; 0: none does, */
-    const char *local_rank_name; /* and "local-rank" or "local_rank" */
+    int local_rank_at;           /* argv[local_rank_at] becomes each worker's "--NAME=N"; 0: no argument does */
+    const char *local_rank_name; /* NAME: "local-rank" or "local_rank" */
     int workers;                 /* on this node */
     int min_nodes, max_nodes;    /* on how many it may run */
     int number;                  /* this node's, of a set where each has one; -1: it gets one when it comes */
@@ -75,15 +75,15 @@ typedef struct tt__job {
     sigset_t signals;         /* the same */
     const cpu_set_t *cpus;    /* (workers) where each may run; NULL: where this process may */
     const char *run_id;       /* TORCHELASTIC_RUN_ID */
-    bool events;              /* write torchrun's events: events.c, */
-    const char *rdzv_backend; /* where they name this */
+    bool events;              /* write torchrun's events: events.c */
+    const char *rdzv_backend; /* as these events name it */
     int omp_threads;          /* OMP_NUM_THREADS, or 0 = leave it as it is */
     int max_restarts;         /* TORCHELASTIC_MAX_RESTARTS */
-    bool node_0_reports;      /* whoever reads this launcher's stderr reads that of node 0's, which says the same */
+    bool node_0_reports;      /* who reads this stderr also reads that of node 0, whose launcher reports failures */
     int64_t settle_ms;        /* after a first failure the others have this long to end by themselves, */
     int64_t grace_ms;         /* and after SIGTERM this long until SIGKILL */
     int64_t join_ms;          /* how long to wait for other nodes */
-    int64_t last_call_ms;     /* how long nobody may have come when fewer than max_nodes begin */
+    int64_t last_call_ms;     /* fewer than max_nodes begin when no other node has come for so long */
     int64_t rejoin_ms;        /* where nodes may come and go: how long to look for the job when this one has lost it */
     int64_t heartbeat_ms;     /* a node that is silent for so long is lost */
 
@@ -108,7 +108,7 @@ typedef struct tt__job {
     /* Called every look_ms while the workers run; 0: never. */
     void (*look)(const struct tt__job *job, const tt__job_look *look);
     int64_t look_ms;
-    void *look_user; /* of whoever set look() */
+    void *look_user; /* for look() */
 
     /* Set by tt__job_run(). */
     bool coordinates;                    /* this node serves the store */
@@ -119,9 +119,10 @@ typedef struct tt__job {
     int first_rank, world;               /* ranks first_rank .. first_rank + workers - 1 are here */
     char socket_name[TT__JOB_NAME_SIZE]; /* where it is watched: watch.h */
     char error_dir[256];                 /* private directory of the workers' error files */
-    tt__folder_id error_dir_id;          /* it counts only as long as it is this one; zeros: it is not known */
-    sigset_t worker_mask;                /* the signal mask that workers are given back */
-    pid_t group;                         /* the process group of the launcher, and of a rank 0 on a terminal */
+    /* the directory that the keeper made; zeros: not known. Another one of that name is left alone */
+    tt__folder_id error_dir_id;
+    sigset_t worker_mask; /* the signal mask that workers are given back */
+    pid_t group;          /* the process group of the launcher, and of a rank 0 on a terminal */
 } tt__job;
 
 /* Run `job` to its end; streams, signals and reports as launcher.c says. *exit_code := the command's exit code. Errors,

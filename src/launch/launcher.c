@@ -141,8 +141,8 @@ static void launcher_run(launcher *l) {
     tt__streams_show(&l->streams, "");
 }
 
-/* Show what the workers have written to files. A reader that takes nothing of it for the grace period does not keep us,
- * nor does a user who sends a signal. */
+/* Show what the workers have written to files. Stop if the reader takes nothing for the grace period, or a signal
+ * comes. */
 static void finish_follow(launcher *l) {
     int signals = l->signals_taken;
     size_t progress = 0, before = 0;

@@ -3,9 +3,9 @@
 #include "base/machine/clock.h"
 #include "base/mutant.h"
 #include "base/process/cgroup.h"
-#include "launch/close_fd.h"
 #include "launch/launcher_parts.h"
 #include "launch/local/children.h"
+#include "launch/polling.h"
 #include "net/job/recovery_words.h"
 #include "store/server/renewal.h"
 

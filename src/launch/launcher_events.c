@@ -1,4 +1,4 @@
-/* Makes events for the machine of signals, and of messages of the keeper and of the other nodes. */
+/* Turns signals and messages, of the keeper and of other nodes, into events for the machine. */
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/cgroup.h"
@@ -39,7 +39,7 @@ static void resize_window(launcher *l) {
 static void stop_job(launcher *l) {
     tt__keeper_send(&l->keeper, TT__KEEPER_PASS, SIGSTOP);
     tt__signals_stop_here();
-    for (int i = 0; i < l->job->workers; i++) /* whose stop was ours */
+    for (int i = 0; i < l->job->workers; i++) /* we stopped them, which is no failure */
         l->workers[i].stop = (tt__proc_stop){0};
     tt__keeper_send(&l->keeper, TT__KEEPER_PASS, SIGCONT);
 }
@@ -107,7 +107,7 @@ static void read_tail(launcher *l, int i) {
                               tt__logs_path(l->job->logs, l->job->attempt, i, tt__logs_file(TT__STDERR), path));
 }
 
-/* Worker `i` has ended. untold: it certainly had no signal of ours before. */
+/* Worker `i` has ended. untold: the keeper had certainly not signalled it before. */
 static void worker_ended(launcher *l, int i, int status, bool untold) {
     tt__worker *w = &l->workers[i];
     tt__event event = {.kind = TT__ON_ENDED, .ended = {.worker = i}};

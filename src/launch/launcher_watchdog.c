@@ -4,10 +4,10 @@
 #include "base/machine/clock.h"
 #include "base/process/proc_state.h"
 #include "base/struck.h"
-#include "launch/close_fd.h"
 #include "launch/local/health.h"
 #include "launch/local/reading.h"
 #include "launch/local/worker_timers.h"
+#include "launch/polling.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ typedef struct patient {
     bool crashed;
     tt__job_crash crash;
     tt__moment when;
-    int waiting; /* the watch's caller, which waits until another one's stack has been read; NO_CALLER */
+    int waiting; /* the watch's caller, whose crash waits for a free reading; NO_CALLER: none */
     char *stack; /* allocated; NULL: not read */
     char *idle;  /* its stack while others waited for it in vain; allocated; NULL: not read */
     pid_t child; /* below it, of which a timer has expired; 0: none */
@@ -70,7 +70,7 @@ tt_status tt__watchdog_open(launcher *l) {
     return l->job->health < 0 ? TT_OK : tt__health_open(&w->health, l->job->health, tt__launcher_health, l);
 }
 
-/* For a reading the end of a pipe, which has another end while it begins, and what names the process. */
+/* A reading takes a pipe, both ends while it begins, and a pidfd. */
 int tt__watchdog_descriptors(const tt__job *job) {
     char path[PATH_MAX];
     return 2 * TT__READINGS + 1 + (job->health < 0 ? 0 : TT__HEALTH_DESCRIPTORS) +
@@ -114,7 +114,7 @@ static bool may_be_first(const launcher *l) {
     return !WIFSIGNALED(first.worker->status) && ns < (int64_t)TT__TIE_MS * 1000000;
 }
 
-/* Be done before the rank stops waiting. */
+/* How long reading may take: a bit less than the rank waits. */
 static int64_t crash_read_ms(void) { return tt__job_crash_ms() * 9 / 10; }
 
 static open_reading *free_reading(struct tt__watchdog *w) {
@@ -133,7 +133,8 @@ static bool begin_reading(launcher *l, open_reading what, pid_t thread, uint64_t
     return true;
 }
 
-/* Ranks that crash at once are read a few at a time. The others wait, lest they seem to have been the first. */
+/* Of ranks that crash at once a few are read at a time. The others wait: if they ended now, they would seem to have
+ * failed first. */
 void tt__watchdog_crashed(void *user, int i, pid_t pid, int caller, const tt__job_crash *crash) {
     launcher *l = user;
     patient *p = &l->watchdog->of[i];
@@ -230,7 +231,8 @@ bool tt__watchdog_timed(void *user, pid_t pid, int caller, int memory) {
     return false;
 }
 
-/* Say it in the report, of a worker; of another process at once: its worker may well go on without it. */
+/* A timer has expired. The report says so of a worker; of another process the user is told at once, as the worker may
+ * go on without it. */
 static void note_expired(launcher *l, const tt__expired *expired) {
     int i = expired->worker;
     char name[32], whose[48] = "";
@@ -279,7 +281,7 @@ static void open_file_timers(launcher *l) {
                       tt__file_timers_path(l->job, path), strerror(errnum));
 }
 
-/* Those of a job that ends anyway expire in peace. */
+/* While the job ends, a timer that expires has no effect. */
 static void look_at_timers(launcher *l) {
     tt__expired expired;
     open_file_timers(l);
@@ -293,12 +295,6 @@ static void look_at_timers(launcher *l) {
         if (expired.worker >= 0) /* it may have ended, and its number be another's */
             expire(l, &expired);
     }
-}
-
-static void lower_timeout(int64_t until_ms, int *timeout_ms) {
-    int left = until_ms == INT64_MAX ? -1 : tt__left_ms(until_ms);
-    if (left >= 0 && (*timeout_ms < 0 || left < *timeout_ms))
-        *timeout_ms = left;
 }
 
 /* ---- who is waited for in vain */
@@ -382,8 +378,8 @@ static char *describe(const launcher *l, int i, void (*begin)(const patient *p, 
     return text;
 }
 
-/* A worker that its timer's signal has ended, if need be by a handler's exit(), says nothing better; one that took the
- * signal, and went on, ends for a reason of its own. */
+/* If the signal of its timer has ended the worker, directly or by a handler's exit(), that is its message. A worker
+ * that went on after the signal ended for another reason. */
 static void note_timers_end(tt__worker *worker, const patient *p) {
     bool is_its_end = p->expired && worker->status && tt__end_code(worker->status) == 128 + p->signal;
     if (!p->expired || (!is_its_end && (!worker->message || strcmp(worker->message, p->expired) != 0)))
@@ -449,13 +445,13 @@ int tt__watchdog_poll(launcher *l, struct pollfd *fds, int *timeout_ms) {
         if (!r->child)
             continue;
         fds[n++] = (struct pollfd){.fd = r->from, .events = POLLIN};
-        lower_timeout(r->deadline_ms, timeout_ms);
+        tt__lower_timeout(timeout_ms, r->deadline_ms);
     }
     if (l->watchdog->file_timers.pipe >= 0)
         fds[n++] = (struct pollfd){.fd = l->watchdog->file_timers.pipe, .events = POLLIN};
     if (tt__machine_works(&l->machine)) {
-        lower_timeout(tt__timers_look_ms(&l->watchdog->timers), timeout_ms);
-        lower_timeout(tt__file_timers_look_ms(&l->watchdog->file_timers), timeout_ms);
+        tt__lower_timeout(timeout_ms, tt__timers_look_ms(&l->watchdog->timers));
+        tt__lower_timeout(timeout_ms, tt__file_timers_look_ms(&l->watchdog->file_timers));
     }
     if (l->watchdog->health)
         fds[n++] = (struct pollfd){.fd = tt__health_poll(l->watchdog->health, timeout_ms), .events = POLLIN};

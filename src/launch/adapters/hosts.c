@@ -16,7 +16,7 @@
 
 enum { ENTRY_SIZE = 512, FILE_MAX_BYTES = 1 << 20 };
 
-/* Nothing that ssh would take for a flag, or a shell for more than a word. */
+/* Refuse what ssh would take for a flag, or a shell for more than a word. */
 static bool is_host_name(const char *name) {
     if (!*name || *name == '-')
         return false;
@@ -44,14 +44,14 @@ static tt_status add_host(tt__hosts *hosts, const char *name, int slots) {
     return TT_OK;
 }
 
-/* Where the ":SLOTS" of an entry begins, or its end. Colons of a bare IPv6 address are none. */
+/* Find where the ":SLOTS" of an entry begins, or its end. The colons of a bare IPv6 address don't count. */
 static char *find_slots(char *entry) {
     char *bracket = strchr(entry, ']'), *first = strchr(bracket ? bracket : entry, ':');
     bool is_one = first && first == strrchr(entry, ':');
     return is_one ? first : entry + strlen(entry);
 }
 
-/* "a", "a:4". `slots` is what else says how many, or NULL. */
+/* Read "a" or "a:4". slots: the number from elsewhere, or NULL. */
 static tt_status read_host_entry(tt__hosts *hosts, const char *entry, const char *slots) {
     char name[ENTRY_SIZE];
     int64_t n = 0;

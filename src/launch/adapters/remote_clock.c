@@ -6,7 +6,7 @@
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
 #include "launch/adapters/far_process.h"
-#include "launch/close_fd.h"
+#include "launch/polling.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The quickest of so many rounds counts. END_MS: in which ssh ends when its input has. */
+/* ROUNDS: the quickest of them counts. END_MS: how long ssh may take to end after its input has. */
 enum { ROUNDS = 10, LINE = 80, END_MS = 2000 };
 
 void tt__remote_clock_run(FILE *in, FILE *out) {
@@ -49,7 +49,8 @@ static bool make_far_pipe(int ends[2]) {
     return ends[0] >= 0 && ends[1] >= 0;
 }
 
-/* The words are joined and given to a shell by ssh, and to exec() by others, as srun: so none may need a quote. */
+/* ssh joins the words and gives them to a shell, others, such as srun, give them to exec(): so none may need a
+ * quote. */
 static tt_status make_far_words(tt__ssh_words *ssh, char **words, const char *host, char *self, size_t size) {
     static char far_end[] = "remote-clock";
     ssize_t n = readlink("/proc/self/exe", self, size - 1);
@@ -124,7 +125,7 @@ static tt_status ask_far(const far_clock *far, tt__remote_clock *clock, int64_t 
     return TT_OK;
 }
 
-/* Its input is closed, so it ends by itself; or it is ended. Returns its exit code, or -1. */
+/* Wait for the end of the process, whose input is closed, or kill it. Returns its exit code, or -1. */
 static int end_far(const far_clock *far, int64_t deadline_ms) {
     int status = 0;
     pid_t ended;

@@ -1,11 +1,12 @@
-/* What starts a launcher on another host says to it: the process that ssh runs there, `tutti remote-node`, reads from
- * its stdin
+/* The far end of `tutti run --ssh`, which starts a launcher on another host. ssh runs `tutti remote-node` there, which
+ * reads from its stdin
  *
  *   "tutti VERSION BYTES\n"   how long what follows is
  *   working directory, number of arguments, arguments, environment ("NAME=VALUE"), each ended by a NUL
  *   a byte for each signal that the launcher is to get
  *
- * so that neither a shell nor `ps` sees arguments or secrets. Its end, also that of the connection, is a SIGTERM. */
+ * so that neither a shell nor `ps` sees arguments or secrets. The end of the input, or of the connection, counts as a
+ * SIGTERM. */
 #ifndef TT_LAUNCH_ADAPTERS_REMOTE_NODE_H
 #define TT_LAUNCH_ADAPTERS_REMOTE_NODE_H
 
@@ -14,9 +15,9 @@
 /* Set for launchers that are started so. */
 #define TT__REMOTE_VARIABLE "TUTTI_REMOTE_NODE"
 
-/* TT__REMOTE_FAILED: exit code where nothing could be started, as ssh's own. TT__REMOTE_DONE:
- * that of a launcher that ended with 0 (one of 253 or more becomes 254). A 0 is then what another command ended with,
- * as one that authorized_keys puts in the place of every other. */
+/* Exit codes. TT__REMOTE_FAILED: nothing could be started, as ssh itself says it. TT__REMOTE_DONE: the launcher ended
+ * with 0 (253 or more becomes 254). So a 0 comes from another command, one that authorized_keys runs in place of
+ * any. */
 enum { TT__REMOTE_MAX_BYTES = 4 << 20, TT__REMOTE_HEAD_SIZE = 64, TT__REMOTE_FAILED = 255, TT__REMOTE_DONE = 253 };
 
 /* The exit code of the far end for that of a launcher. */

@@ -8,7 +8,7 @@
 #include "base/text/format.h"
 #include "launch/adapters/far_process.h"
 #include "launch/adapters/remote_node.h"
-#include "launch/close_fd.h"
+#include "launch/polling.h"
 #include "net/net.h"
 #include "net/secure/secret.h"
 
@@ -73,7 +73,7 @@ static void put_count(tt__bytes *to, const char *format, int64_t number) {
     put_order_word(to, text);
 }
 
-/* What says something of this host or this login alone, and the secrets, which are put by themselves. */
+/* Does the variable describe this host or login alone, or hold a secret? Secrets are put by themselves. */
 static bool stays_here(const char *variable) {
     static const char *const names[] = {
         "HOSTNAME=",  "DISPLAY=", "SSH_",          "XDG_",        "DBUS_",          "TMPDIR=",         "TT_SECRET",
@@ -158,7 +158,7 @@ static void close_orders(ssh_node *node) {
 /* Is there something that the pipe has had no room for? */
 static bool has_unsent(const ssh_node *node) { return node->orders >= 0 && node->sent < node->order.size; }
 
-/* Write as much of it as the pipe takes now. ssh that has ended says itself why. */
+/* Write as much of the order as the pipe takes now. If ssh has ended, it says itself why. */
 static void send_orders(ssh_node *node) {
     while (has_unsent(node)) {
         ssize_t n = write(node->orders, node->order.data + node->sent, node->order.size - node->sent);
@@ -271,8 +271,8 @@ static tt_status open_starter_signals(ssh_starter *s) {
 
 /* ---- while they run */
 
-/* The first signal goes to the launchers, which end their ranks; who has not even taken its order is not waited for.
- * The second is for ssh itself: what is left on the hosts sees the end of the connection. */
+/* The first signal goes to the launchers, which end their ranks; a node that has not even read its order is killed. A
+ * second one kills ssh itself: what is left on the hosts sees the end of the connection. */
 static void hand_signals_on(ssh_starter *s) {
     struct signalfd_siginfo info;
     while (read(s->signals, &info, sizeof info) == (ssize_t)sizeof info) {
@@ -293,7 +293,7 @@ static void hand_signals_on(ssh_starter *s) {
     }
 }
 
-/* A node has ended. Where that was ssh's failure the others would wait for it for long: they are ended. */
+/* A node's process has ended. If no launcher ran there, or it was lost, end the others: they would wait for it. */
 static void take_node_end(ssh_starter *s, int i) {
     int status, unread = 0;
     ssh_node *node = &s->nodes[i];
@@ -321,7 +321,8 @@ static void take_node_end(ssh_starter *s, int i) {
         close_orders(&s->nodes[other]);
 }
 
-/* Launchers end together. Where one has ended long before the others it was none, or they don't know of its end. */
+/* Launchers end together. If one has ended long before the others, it was no launcher, or they don't know of its
+ * end. */
 static void end_stragglers(ssh_starter *s) {
     if (s->broken || !s->last_end_ms || tt__now_ms() - s->last_end_ms < TOGETHER_MS)
         return;

@@ -44,7 +44,7 @@ struct tt__election {
     int64_t confirmed_ms; /* when the last beat began that reached the lease */
 };
 
-/* A machine that sleeps does not keep its lease. */
+/* The time on which a lease runs out: it goes on while the machine sleeps. */
 static int64_t awake_or_not_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_BOOTTIME, &now);

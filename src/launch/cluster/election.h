@@ -1,9 +1,9 @@
 /* Who serves the store of a job that meets in etcd: the key tutti/RUN_ID/coordinator holds "ADDRESS PORT" of that
- * launcher's store. It stands under a lease, which a thread of its own keeps alive. Who finds no such key serves a
- * store and puts it there; who is not the first goes to the one who was.
+ * launcher's store. The key is under a lease, which a thread keeps alive. A launcher that finds no such key serves a
+ * store and tries to put it there; only the first succeeds, and the others use its store.
  *
- * etcd may be gone while an attempt runs. A new round waits until the lease is known to live, as one that was frozen,
- * or was cut off, may have been replaced meanwhile.
+ * etcd may be gone while an attempt runs. A new round waits until the lease is known to live, because a coordinator
+ * that stood still or was cut off may have been replaced meanwhile.
  *
  * MASTER_ADDR of the workers lies in memory that is shared with the keeper, which was forked before anybody knew it. */
 #ifndef TT_LAUNCH_CLUSTER_ELECTION_H
@@ -42,7 +42,7 @@ tt_store_server *tt__election_take(tt__election *e, tt__job *job);
 
 typedef enum tt__election_state {
     TT__ELECTION_HOLDS,  /* the lease lives */
-    TT__ELECTION_UNSURE, /* etcd was not heard for as long as a lease lives */
+    TT__ELECTION_UNSURE, /* etcd has not answered for as long as a lease lives */
     TT__ELECTION_LOST    /* it has ended, and another is in its place */
 } tt__election_state;
 

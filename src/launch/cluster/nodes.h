@@ -28,12 +28,12 @@
  * recorded in an earlier job is taken: the coordinator's card is signed over the life of the store, and has a fresh
  * nonce, which is the context of the others' cards, of looks and of last calls; the context of what launcher K writes
  * after its card is a nonce from that card. The coordinator's first words to a member, a round or why there is none,
- * name the member's nonce: only then does that believe them. What is not signed is refused, logged, and read again
+ * name the member's nonce: else the member does not believe them. What is not signed is refused, logged, and read again
  * later; only with `demands_it` off a node may do without a secret.
  *
- * A member whose number does not grow for the heartbeat is lost, or as soon as its connection has ended, too. Launchers
- * end together: each announces "done" when it has no worker left, and stays until all have done so or are lost, so that
- * every report names the same first failure.
+ * A member is lost when its beats have not grown for the heartbeat, or earlier, when its connection has ended.
+ * Launchers end together: each announces "done" when it has no worker left, and stays until all have done so or are
+ * lost, so that every report names the same first failure.
  *
  * An attempt takes place in a round: members, numbered as nodes, and their ranks. The coordinator composes it when all
  * are there (a fixed set), or as many as may be, or as must be and no other has come for a while (a set that changes):

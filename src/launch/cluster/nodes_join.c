@@ -182,8 +182,8 @@ static tt_status introduce_oneself(tt__talk *t) {
     return t->nodes->member.coordinates ? put_card(t) : TT_OK;
 }
 
-/* A launcher that waits for who serves the store tries again whatever became of an attempt: between two attempts of the
- * job the store drops who has not come far enough to be told from a worker. */
+/* While it looks for the store, a launcher tries again after any failure of the network: between two attempts of the
+ * job the store drops connections that it can't tell from a worker's yet. */
 static bool may_try_again(const tt__talk *t, tt_status status) {
     bool left = t->began_ms + t->nodes->member.find_ms > tt__now_ms();
     return left &&
@@ -292,8 +292,8 @@ static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
     t->came_ms = node->beat_ms = tt__now_ms();
 }
 
-/* Note the nonce on a card, whatever else it says. To the coordinator's the answer is the own card: that one is to
- * know, too, if they don't fit together. */
+/* Note the nonce on a card, whatever else it says. A member answers the coordinator's card with its own, even if the
+ * two don't fit together: the coordinator is to know that. */
 static void answer_card(tt__talk *t, int id, const char *nonce) {
     snprintf(t->of[id].nonce, sizeof t->of[id].nonce, "%s", nonce ? nonce : "");
     if (!t->nodes->member.coordinates && !t->introduced)
@@ -327,15 +327,15 @@ static tt_status take_card(tt__talk *t, int id, const char *key, const char *tex
     return status;
 }
 
-/* A member can't take part, `why`. Where every number has its node the job can't begin without it, nor, if it is a node
- * of this job, where none may be missing. */
+/* A member can't take part, `why`. The job can't begin without it if each node has its own number, or if no node may be
+ * missing and it is one of this job. */
 static void refuse_member(tt__talk *t, int id, tt_status why) {
     char text[TT__ERROR_TEXT_SIZE];
     bool needed = !tt__talk_numbers(t) || (why == TT_ERR_PEER && !tt__talk_is_elastic(t));
     snprintf(text, sizeof text, "%s", tt_last_error());
     if (!t->nodes->member.coordinates) {
         tt__talk_fail(t, text);
-        tt_ignore(tt__talk_put_left(t)); /* see nodes_problem.c */
+        tt_ignore(tt__talk_put_left(t)); /* for tt__nodes_tell_problem() */
     } else if (id == 0 || (needed && !t->round)) {
         tt__talk_fail_all(t, text);
     } else {
@@ -403,7 +403,7 @@ static void read_list(tt__talk *t) {
     tt_store_value_free(&value);
 }
 
-/* Nobody but node 0's launcher puts it: what serves the store may be no launcher. */
+/* Only node 0's launcher puts this card. If it does not come, something else may serve the store. */
 static void read_coordinators_card(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
     if (t->of[0].here)

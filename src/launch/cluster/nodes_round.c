@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Who waits longer than this says so; newcomers that come within the second are taken together. */
+/* QUIET_MS: who waits longer tells the user. NEWCOMERS_MS: newcomers that come within this time are taken together. */
 enum { QUIET_MS = 3000, NEWCOMERS_MS = 300 };
 
 /* ---- as any member */
@@ -140,7 +140,7 @@ static void count_on(tt__talk *t) {
     }
 }
 
-/* Newcomers may bring workers that have been in this job, in rounds of higher numbers, too. */
+/* Newcomers may bring workers that have been in rounds of this job with higher numbers. */
 static void count_rounds_on(tt__talk *t) {
     for (int id = 0; id < t->known; id++) {
         const tt__node *node = &t->of[id];
@@ -265,8 +265,8 @@ void tt__talk_check_gone(tt__talk *t) {
     t->news_of_before = t->news;
 }
 
-/* Return a member that stays, or 0. Those that were refused, or come now, leave as well: who has left tells more than
- * how many. */
+/* Return a member that has not left, or 0. A count would not do: those that were refused, or come now, leave as
+ * well. */
 static int who_stays(const tt__talk *t) {
     for (int id = 1; id < t->known; id++)
         if (t->of[id].here && !t->of[id].lost && !t->of[id].left)

@@ -91,11 +91,11 @@ typedef struct tt__talk {
 
     tt__round *round;            /* the last one; NULL: none yet */
     bool collecting;             /* the coordinator: a round is ordered */
-    int next, next_restarts;     /* its numbers */
-    int next_recovery;           /* likewise */
+    int next, next_restarts;     /* its attempt, and how many followed a failure */
+    int next_recovery;           /* its tt__round.recovery */
     int64_t collecting_since_ms; /* when it was ordered */
     int64_t came_ms;             /* when the last member came */
-    /* one more than the last attempt for which ON_ALL_GONE was posted, or that is gone here */
+    /* one more than the last attempt for which ON_ALL_GONE was posted, or of which no worker is left here */
     int gone;
     bool closed; /* nobody is waited for any more */
 

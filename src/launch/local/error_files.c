@@ -5,7 +5,7 @@
 #include "base/random_bytes.h"
 #include "base/text/json.h"
 #include "base/text/parse.h"
-#include "launch/close_fd.h"
+#include "launch/polling.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -140,7 +140,8 @@ static void clear_folder(int fd, int depth) {
     closedir(dir);
 }
 
-/* Where others may write, as in a TMPDIR of a project, they can put any folder of ours under that name. */
+/* Clear the folder only if it is the one that the keeper made: in a TMPDIR where others may write they can put any
+ * other folder of ours under that name. */
 void tt__job_error_dir_clear(const tt__job *job) {
     struct stat info;
     int fd = job->error_dir[0] ? open_error_dir(job) : -1;

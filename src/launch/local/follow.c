@@ -5,7 +5,7 @@
 #include "base/files/quiet_write.h"
 #include "base/machine/clock.h"
 #include "base/machine/host_name.h"
-#include "launch/close_fd.h"
+#include "launch/polling.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -352,14 +352,14 @@ static void take_notices(tt__follow *f) {
 }
 
 int tt__follow_poll(const tt__follow *f, struct pollfd *fds, int *timeout_ms) {
-    int n = 0, left = f ? tt__left_ms(f->look_ms) : 0;
+    int n = 0;
     if (!f)
         return 0;
     for (int i = 0; i < f->n; i++)
         if (f->files[i].look && !tt__streams_are_full(f->files[i].std == TT__STDOUT ? &f->output : f->errors))
-            left = 0;
-    if (f->n && (*timeout_ms < 0 || left < *timeout_ms))
-        *timeout_ms = left;
+            *timeout_ms = 0;
+    if (f->n)
+        tt__lower_timeout(timeout_ms, f->look_ms);
     if (f->inotify >= 0)
         fds[n++] = (struct pollfd){.fd = f->inotify, .events = POLLIN};
     return n + tt__streams_poll(&f->output, fds + n, timeout_ms);

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
-#include "launch/close_fd.h"
+#include "launch/polling.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -36,17 +36,12 @@ typedef struct probe {
 
 struct tt__health {
     int epoll, listener;
-    bool deaf; /* there are no descriptors: the listener is not looked at until a client is gone, or */
+    bool deaf; /* no descriptors are left: the listener is ignored until a client has gone or deaf_until_ms */
     int64_t deaf_until_ms;
     tt__health_look *look;
     void *user;
     probe probes[CLIENTS];
 };
-
-static bool health_watch(const tt__health *h, int fd, int which, uint32_t events, int how) {
-    struct epoll_event event = {.events = events, .data.u32 = (uint32_t)which};
-    return epoll_ctl(h->epoll, how, fd, &event) == 0;
-}
 
 tt_status tt__health_open(tt__health **out, int listener, tt__health_look *look, void *user) {
     tt__health *h = *out = calloc(1, sizeof *h);
@@ -58,7 +53,7 @@ tt_status tt__health_open(tt__health **out, int listener, tt__health_look *look,
     for (int i = 0; i < CLIENTS; i++)
         h->probes[i].fd = -1;
     h->epoll = tt__fd(epoll_create1(EPOLL_CLOEXEC));
-    if (h->epoll >= 0 && health_watch(h, listener, LISTENER_EVENT, EPOLLIN, EPOLL_CTL_ADD))
+    if (h->epoll >= 0 && tt__epoll_watch(h->epoll, EPOLL_CTL_ADD, listener, LISTENER_EVENT, EPOLLIN))
         return TT_OK;
     int errnum = errno;
     tt__health_free(h);
@@ -74,7 +69,7 @@ static void probe_close(tt__health *h, probe *p) {
     close(p->fd);
     p->fd = -1;
     if (h->deaf)
-        h->deaf = !health_watch(h, h->listener, LISTENER_EVENT, EPOLLIN, EPOLL_CTL_MOD);
+        h->deaf = !tt__epoll_watch(h->epoll, EPOLL_CTL_MOD, h->listener, LISTENER_EVENT, EPOLLIN);
 }
 
 /* Compose the answer. HEAD gets what GET gets, without the body. */
@@ -134,7 +129,7 @@ static bool probe_send(probe *p) {
 /* Read what there is; what follows the request is thrown away. False: the client is gone. */
 static bool probe_receive(const tt__health *h, probe *p) {
     char rest[512];
-    for (int i = 0; i < 16 && !p->ended; i++) { /* one who sends without end does not keep the launcher */
+    for (int i = 0; i < 16 && !p->ended; i++) { /* a client that sends without end must not occupy the launcher */
         bool reads = !p->size;
         ssize_t n =
             recv(p->fd, reads ? p->request + p->got : rest, reads ? REQUEST - p->got : sizeof rest, MSG_DONTWAIT);
@@ -163,15 +158,16 @@ static void probe_serve(tt__health *h, int which) {
     if (!lives || (p->ended && p->sent == p->size))
         probe_close(h, p);
     else
-        health_watch(h, p->fd, which, (p->ended ? 0 : EPOLLIN) | (p->sent < p->size ? EPOLLOUT : 0), EPOLL_CTL_MOD);
+        tt__epoll_watch(h->epoll, EPOLL_CTL_MOD, p->fd, which,
+                        (p->ended ? 0 : EPOLLIN) | (p->sent < p->size ? EPOLLOUT : 0));
 }
 
 /* ---- all */
 
 static bool same_client_host(const struct in6_addr *a, const struct in6_addr *b) { return !memcmp(a, b, sizeof *a); }
 
-/* How little is lost with this client, when one from `next` is to have its place: most with one that has its answer,
- * then the more places its address would have. */
+/* Rank a client for giving its place to one from `next`; the highest goes. First those that have their answer, then
+ * those whose address has the most places. */
 static int dispensable(const tt__health *h, const probe *p, const struct in6_addr *next) {
     int places = same_client_host(&p->from, next);
     for (int i = 0; i < CLIENTS; i++)
@@ -221,14 +217,14 @@ static void accept_probes(tt__health *h) {
     while ((fd = accept_probe(h, &from)) >= 0) {
         int which = make_place(h, &from);
         h->probes[which] = (probe){.fd = fd, .until_ms = tt__deadline_ms(CLIENT_MS), .from = from};
-        if (!health_watch(h, fd, which, EPOLLIN, EPOLL_CTL_ADD))
+        if (!tt__epoll_watch(h->epoll, EPOLL_CTL_ADD, fd, which, EPOLLIN))
             probe_close(h, &h->probes[which]);
         else
             probe_serve(h, which);
     }
     if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
         return;
-    h->deaf = health_watch(h, h->listener, LISTENER_EVENT, 0, EPOLL_CTL_MOD);
+    h->deaf = tt__epoll_watch(h->epoll, EPOLL_CTL_MOD, h->listener, LISTENER_EVENT, 0);
     h->deaf_until_ms = tt__deadline_ms(1000);
 }
 
@@ -237,9 +233,7 @@ int tt__health_poll(const tt__health *h, int *timeout_ms) {
     for (int i = 0; i < CLIENTS; i++)
         if (h->probes[i].fd >= 0 && h->probes[i].until_ms < until)
             until = h->probes[i].until_ms;
-    int left = until == INT64_MAX ? -1 : tt__left_ms(until);
-    if (left >= 0 && (*timeout_ms < 0 || left < *timeout_ms))
-        *timeout_ms = left;
+    tt__lower_timeout(timeout_ms, until);
     return h->epoll;
 }
 
@@ -253,7 +247,7 @@ void tt__health_serve(tt__health *h) {
         if (h->probes[i].fd >= 0 && !tt__left_ms(h->probes[i].until_ms))
             probe_close(h, &h->probes[i]);
     if (h->deaf && !tt__left_ms(h->deaf_until_ms))
-        h->deaf = !health_watch(h, h->listener, LISTENER_EVENT, EPOLLIN, EPOLL_CTL_MOD);
+        h->deaf = !tt__epoll_watch(h->epoll, EPOLL_CTL_MOD, h->listener, LISTENER_EVENT, EPOLLIN);
     for (int i = 0; i < n; i++)
         if (events[i].data.u32 == LISTENER_EVENT)
             accept_probes(h);

@@ -3,10 +3,10 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
-#include "launch/close_fd.h"
 #include "launch/local/children.h"
 #include "launch/local/error_files.h"
 #include "launch/local/worker_timers.h"
+#include "launch/polling.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -54,8 +54,7 @@ static void report_not_started(const struct keeper *k, int rank, int errnum, tt_
 /* Watch the end of a worker. Old kernels have no pidfds: then ends at one time are reported in any order. */
 static int keeper_watch(const struct keeper *k, int rank, pid_t pid) {
     int fd = tt__fd((int)syscall(SYS_pidfd_open, pid, 0));
-    struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)rank};
-    if (fd < 0 || epoll_ctl(k->ends, EPOLL_CTL_ADD, fd, &event) == 0)
+    if (fd < 0 || tt__epoll_watch(k->ends, EPOLL_CTL_ADD, fd, rank, EPOLLIN))
         return fd;
     close(fd);
     return -1;
@@ -404,9 +403,7 @@ void tt__keeper_kill_worker(const tt__keeper *keeper, int i) {
 
 void tt__keeper_kill(const tt__keeper *keeper) { kill(keeper->pid, SIGKILL); }
 
-void tt__keeper_dismiss(tt__keeper *keeper) {
-    tt__close_fd(&keeper->socket);
-}
+void tt__keeper_dismiss(tt__keeper *keeper) { tt__close_fd(&keeper->socket); }
 
 void tt__keeper_wait(const tt__keeper *keeper) {
     if (keeper->pid)

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/text/parse.h"
-#include "launch/close_fd.h"
+#include "launch/polling.h"
 
 #include <errno.h>
 #include <fcntl.h>

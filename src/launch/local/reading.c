@@ -15,7 +15,7 @@
 
 enum { MOST_TEXT = 64 << 10 };
 
-/* Become the child. It keeps nothing of the launcher's: whose ends of sockets tell others that the launcher lives. */
+/* Become the child. It closes the launcher's sockets, whose open ends would tell others that the launcher lives. */
 static _Noreturn void reading_child(const tt__job *job, pid_t launcher, int to, pid_t pid, pid_t thread, uint64_t pc) {
     enum { ITS_END = STDERR_FILENO + 1 };
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -13,7 +13,8 @@ typedef struct tt__first {
     const tt__worker *worker;
     const char *tail; /* the last lines of its stderr */
     bool alike;       /* others failed alike; this is the lowest of these ranks */
-    bool unsure;      /* about when a node was lost, which is reported before */
+    /* it failed at about the time when a node was lost, which is reported before: perhaps because of that */
+    bool unsure;
 } tt__first;
 
 /* Report the first failure in full. started: when the job did. */

@@ -5,7 +5,7 @@
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
 #include "base/text/plain_text.h"
-#include "launch/close_fd.h"
+#include "launch/polling.h"
 #include "net/local_socket.h"
 
 #include <errno.h>
@@ -16,10 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* More ranks than this nobody has. */
+/* No job has more ranks. */
 enum { TT__RANKS_BELIEVED = 1 << 20 };
 
-/* Map a recorder. The memory of a stranger may be smaller than it claims, or become so. */
+/* Map a recorder. Another process's memory may be smaller than it claims, or shrink. */
 void tt__seen_map(tt__seen_rank *seen) {
     int memory = seen->memory;
     const tt__job_recorder *at = &seen->rank.at;

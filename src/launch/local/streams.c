@@ -6,8 +6,8 @@
 #include "base/process/waits.h"
 #include "base/text/plain_text.h"
 #include "base/text/short_text.h"
-#include "launch/close_fd.h"
 #include "launch/local/terminal.h"
+#include "launch/polling.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -340,19 +340,16 @@ static bool is_writable(const tt__streams *streams, int timeout_ms) {
 
 int tt__streams_poll(const tt__streams *streams, struct pollfd *fds, int *timeout_ms) {
     int n = 0;
-    if (tt__merge_holds_any(&streams->merge)) {
-        int left = tt__left_ms(streams->merge_ms + FLUSH_MS);
-        *timeout_ms = *timeout_ms < 0 || left < *timeout_ms ? left : *timeout_ms;
-    }
+    if (tt__merge_holds_any(&streams->merge))
+        tt__lower_timeout(timeout_ms, streams->merge_ms + FLUSH_MS);
     if (streams->out_used)
         fds[n++] = (struct pollfd){.fd = streams->outlet.fd, .events = POLLOUT};
     for (int rank = 0; rank <= streams->n; rank++) {
         const tt__output_stream *s = &streams->of[rank];
         if (s->fd >= 0 && streams->out_used < OUT_HIGH)
             fds[n++] = (struct pollfd){.fd = s->fd, .events = POLLIN};
-        int left = s->pending ? tt__left_ms(s->pending_ms + FLUSH_MS) : *timeout_ms;
-        if (*timeout_ms < 0 || left < *timeout_ms)
-            *timeout_ms = left;
+        if (s->pending)
+            tt__lower_timeout(timeout_ms, s->pending_ms + FLUSH_MS);
     }
     return n;
 }

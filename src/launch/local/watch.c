@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/files/fd.h"
-#include "launch/close_fd.h"
+#include "launch/polling.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,10 +26,10 @@ typedef struct seat {
 typedef struct caller {
     int fd;                                        /* -1: free */
     int seat;                                      /* of a rank; -1: a reader */
-    int shown;                                     /* what the last one was whose recorder it handed in, */
-    bool awaits;                                   /* and it is told of rounds, */
-    int wanted;                                    /* of this one as wanted (TT__JOB_WANTED), */
-    int denied;                                    /* and that this one won't come (TT__JOB_NO_ROUND) */
+    int shown;                                     /* the rank whose recorder it handed in last; -1: none */
+    bool awaits;                                   /* that rank listens for rounds */
+    int wanted;                                    /* the round that it was last told is wanted (TT__JOB_WANTED) */
+    int denied;                                    /* and the one that won't come (TT__JOB_NO_ROUND) */
     bool crashed;                                  /* a rank that waits for tt__watch_let_end() */
     bool timed;                                    /* has handed in timers */
     bool old;                                      /* connected before tt__watch_renew(): not a rank of now */
@@ -48,17 +48,12 @@ struct tt__watch {
 
 enum { LISTENER = MAX_CALLERS };
 
-static bool watch_for(tt__watch *watch, int fd, int which, uint32_t events, int how) {
-    struct epoll_event event = {.events = events, .data.u32 = (uint32_t)which};
-    return epoll_ctl(watch->epoll, how, fd, &event) == 0;
-}
-
 static tt_status start_listening(tt__watch *watch, const char *name) {
     watch->epoll = tt__fd(epoll_create1(EPOLL_CLOEXEC));
     if (watch->epoll < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make an epoll descriptor");
     TT__TRY(tt__job_socket_listen(&watch->listener, name));
-    if (!watch_for(watch, watch->listener, LISTENER, EPOLLIN, EPOLL_CTL_ADD))
+    if (!tt__epoll_watch(watch->epoll, EPOLL_CTL_ADD, watch->listener, LISTENER, EPOLLIN))
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't watch the job's socket");
     return TT_OK;
 }
@@ -261,7 +256,7 @@ static void caller_send(tt__watch *watch, int which) {
     while (c->next < packets && caller_send_next(watch, c))
         c->next++;
     c->reader = c->next < packets ? IS_TOLD : LISTENS;
-    watch_for(watch, c->fd, which, EPOLLIN | (c->reader == IS_TOLD ? EPOLLOUT : 0), EPOLL_CTL_MOD);
+    tt__epoll_watch(watch->epoll, EPOLL_CTL_MOD, c->fd, which, EPOLLIN | (c->reader == IS_TOLD ? EPOLLOUT : 0));
 }
 
 static void begin_answer(tt__watch *watch, int which) {
@@ -295,7 +290,7 @@ static bool accept_callers(tt__watch *watch) {
         int which = 0;
         while (which < MAX_CALLERS && watch->callers[which].fd >= 0)
             which++;
-        if (which == MAX_CALLERS || !watch_for(watch, fd, which, EPOLLIN, EPOLL_CTL_ADD)) {
+        if (which == MAX_CALLERS || !tt__epoll_watch(watch->epoll, EPOLL_CTL_ADD, fd, which, EPOLLIN)) {
             tt__job_refuse(fd, which == MAX_CALLERS ? "too many others have called it" : "it has no memory for more");
             continue;
         }

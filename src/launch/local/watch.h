@@ -55,8 +55,8 @@ void tt__watch_let_end(tt__watch *watch, int caller);
 /* How many ranks have ever begun to listen for rounds. */
 int tt__watch_listeners(const tt__watch *watch);
 
-/* Tell this host's i-th rank of a round: TT__JOB_ROUND, or TT__JOB_WANTED, which it is told once. False: it
- * does not wait for any, or was told. */
+/* Tell this host's i-th rank of a round: TT__JOB_ROUND, or once TT__JOB_WANTED or TT__JOB_NO_ROUND. False: it does not
+ * listen, or was told before. */
 bool tt__watch_tell_round(tt__watch *watch, int i, tt__job_kind kind, const tt__job_round *round);
 
 /* Return the recorder of this host's i-th rank, as the rank writes it, *size bytes; NULL: it has none, or has ended.

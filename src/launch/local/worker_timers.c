@@ -6,7 +6,7 @@
 #include "base/text/format.h"
 #include "base/text/json.h"
 #include "base/text/plain_text.h"
-#include "launch/close_fd.h"
+#include "launch/polling.h"
 #include "net/job/job_timers.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ void tt__timers_add(tt__timer_list *list, int caller, int worker, pid_t pid, int
     list->n++;
 }
 
-/* Remove those that are the worker's or the caller's. -2: nobody's. */
+/* Remove those of the worker or the caller; NOBODY: no worker's, no caller's. */
 static void remove_timed(tt__timer_list *list, int worker, int caller) {
     for (tt__timed **at = &list->first; *at;) {
         tt__timed *old = *at;
@@ -96,7 +96,8 @@ static bool describe_timer(const tt__timed *timed, int i, int64_t expires_ms, tt
     return true;
 }
 
-/* Look at a process: has a timer expired? That which did first. *next_ms is lowered to when the next one does. */
+/* Has a timer of the process expired? Takes the one that expired first; *next_ms is lowered to when the next one
+ * does. */
 static bool look_at_process(const tt__timed *timed, int64_t now_ms, int64_t *next_ms, tt__expired *expired) {
     int64_t expires_ms[TT__TIMERS];
     int first = -1;
@@ -269,7 +270,8 @@ static void take_timer_lines(tt__file_timers *timers) {
 }
 
 void tt__file_timers_read(tt__file_timers *timers) {
-    for (int i = 0; i < 64 && timers->pipe >= 0; i++) { /* one who writes without end does not keep the launcher */
+    /* a process that writes without end must not occupy the launcher */
+    for (int i = 0; i < 64 && timers->pipe >= 0; i++) {
         ssize_t n = read(timers->pipe, timers->line + timers->used, sizeof timers->line - 1 - timers->used);
         if (n < 0 && errno == EINTR)
             continue;
