@@ -40,7 +40,7 @@ typedef struct tt__etcd_place {
 typedef struct tt__job_look {
     void *user;
     const void *(*recorder)(void *user, int i, size_t *size); /* as tt__watch_recorder() */
-    /* Write where a rank of the job is: "host h1, pid 7", as far as it is known here. Returns `text`. */
+    /* Write where a rank of the job runs: "host h1, pid 7", or what is known here. Returns `text`. */
     const char *(*place)(void *user, int rank, char *text, size_t size);
     void (*say)(void *user, const char *line);  /* a line on stderr, after "tutti run: " */
     void (*show)(void *user, const char *line); /* as tt__streams_show() */
@@ -79,7 +79,7 @@ typedef struct tt__job {
     const char *rdzv_backend; /* as these events name it */
     int omp_threads;          /* OMP_NUM_THREADS, or 0 = leave it as it is */
     int max_restarts;         /* TORCHELASTIC_MAX_RESTARTS */
-    bool node_0_reports;      /* who reads this stderr also reads that of node 0, whose launcher reports failures */
+    bool node_0_reports;      /* node 0 reports failures, and its stderr has the same reader as this one */
     int64_t settle_ms;        /* after a first failure the others have this long to end by themselves, */
     int64_t grace_ms;         /* and after SIGTERM this long until SIGKILL */
     int64_t join_ms;          /* how long to wait for other nodes */

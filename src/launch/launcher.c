@@ -65,9 +65,9 @@ static void look_at_job(launcher *l) {
 
 /* ---- descriptors */
 
-/* Beside those that are open: for signals, the keeper, the log, the store and a client of it, the secret, the job's
- * socket, and two files read in between; for a worker its stderr, its recorder, and connections to the store and the
- * job's socket. */
+/* Descriptors that are opened later. OWN: signals, the keeper, the log, the store and a client of it, the secret, the
+ * job's socket, and two files at a time. WORKER: its stderr, its recorder, and connections to the store and the job's
+ * socket. */
 enum { OWN_DESCRIPTORS = 21, WORKER_DESCRIPTORS = 4, NODES_DESCRIPTORS = 4 };
 
 static int open_descriptors(void) {
@@ -294,7 +294,7 @@ tt_status tt__job_run(tt__job *job, int *exit_code) {
         for (int rank = 0; rank < job->workers; rank++)
             tt__streams_drain(&l.streams, rank);
         finish_follow(&l);
-        tt__watch_serve(l.watch); /* those that were killed with the keeper */
+        tt__watch_serve(l.watch); /* the recorders of workers that were killed with the keeper */
         wait_for_nodes(&l);
         look_back(&l);
         status = l.failure;

@@ -284,8 +284,7 @@ static bool tell_nodes(launcher *l, const tt__action *action) {
             tt__nodes_announce_done(l->nodes, NULL);
         break;
     case TT__DO_ORDER_ROUND:
-        tt__nodes_order_round(l->nodes, action->order.attempt, action->order.restarts, action->order.recovery,
-                              action->order.renews ? l->server : NULL);
+        tt__nodes_order_round(l->nodes, &action->order.counts, action->order.renews ? l->server : NULL);
         break;
     case TT__DO_RENEW_STORE:
         if (l->server)

@@ -25,8 +25,8 @@ static void take_signal(launcher *l, const tt__signal *signal) {
     tt__launcher_step(l, &event);
 }
 
-/* Pass the size of the terminal's window on to the workers' terminals, and then send SIGWINCH to the processes of our
- * group and to those that have left it: those that the terminal had told may have asked for the size too early. */
+/* Give the workers' terminals the size of ours, and then send SIGWINCH to the processes of our group and to those that
+ * have left it: the terminal's own SIGWINCH may have reached them before the size was passed on. */
 static void resize_window(launcher *l) {
     if (!tt__streams_resize(&l->streams))
         return;
@@ -34,8 +34,8 @@ static void resize_window(launcher *l) {
     tt__keeper_send(&l->keeper, TT__KEEPER_PASS, SIGWINCH);
 }
 
-/* Stop the job, as Ctrl-Z wants, and go on when the shell says so. Workers have sessions of their own, where SIGTSTP
- * stops nobody. */
+/* Stop the job on Ctrl-Z, and continue when the shell says so. Workers have sessions of their own, where SIGTSTP has no
+ * effect: they get SIGSTOP. */
 static void stop_job(launcher *l) {
     tt__keeper_send(&l->keeper, TT__KEEPER_PASS, SIGSTOP);
     tt__signals_stop_here();

@@ -19,24 +19,12 @@ enum { STORE_TIMEOUT_MS = 2000, LOOK_MS = 1500 };
 typedef tt__launcher_state launcher;
 
 static tt__nodes_member member_of(const tt__job *job) {
-    return (tt__nodes_member){.coordinates = job->coordinates,
-                              .number = job->number,
-                              .min_nodes = job->min_nodes,
-                              .max_nodes = job->max_nodes,
+    return (tt__nodes_member){.job = job,
+                              .coordinates = job->coordinates,
                               .host = job->coordinates ? job->bind_addr : job->master_addr,
                               .port = job->master_port,
-                              .run_id = job->run_id,
-                              .workers = job->workers,
-                              .wants_trace = job->at_end != NULL,
-                              .has_secret = job->has_secret,
-                              .demands_it = job->has_secret && job->store_auth != TT_STORE_AUTH_NONE,
-                              .max_restarts = job->max_restarts,
-                              .attempt = job->attempt,
-                              .restarts = job->restarts,
-                              .find_ms = job->join_ms,
-                              .join_ms = job->join_ms,
-                              .last_call_ms = job->last_call_ms,
-                              .heartbeat_ms = job->heartbeat_ms};
+                              .counts = {job->attempt, job->restarts, job->recovery},
+                              .find_ms = job->join_ms};
 }
 
 tt_status tt__launcher_join(launcher *l) {
@@ -44,10 +32,9 @@ tt_status tt__launcher_join(launcher *l) {
     const tt__round *round = l->machine.membership.round;
     if (round)
         member.find_ms = l->job->rejoin_ms;
+    if (round && round->attempt > member.counts.attempt)
+        member.counts.attempt = round->attempt;
     member.kept = l->machine.attempt.kept;
-    member.recovery = l->job->recovery;
-    if (round && round->attempt > member.attempt)
-        member.attempt = round->attempt;
     member.election = l->election;
     return tt__nodes_start(&l->nodes, &member);
 }

@@ -162,7 +162,7 @@ static int stopped_worker(const launcher *l) {
     return found;
 }
 
-/* A worker that is about to be ended, and of which it is known why, or -1. */
+/* A worker that is about to be ended for a known reason, or -1. */
 static int doomed_worker(const launcher *l) {
     for (int i = 0; i < l->job->workers; i++)
         if (!l->workers[i].ended && l->workers[i].message)

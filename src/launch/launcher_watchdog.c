@@ -33,7 +33,7 @@ typedef struct patient {
     int waiting; /* the watch's caller, whose crash waits for a free reading; NO_CALLER: none */
     char *stack; /* allocated; NULL: not read */
     char *idle;  /* its stack while others waited for it in vain; allocated; NULL: not read */
-    pid_t child; /* below it, of which a timer has expired; 0: none */
+    pid_t child; /* a process below it of which a timer has expired; 0: none */
     char *child_stack;
 } patient;
 
@@ -50,7 +50,7 @@ typedef struct open_reading {
 struct tt__watchdog {
     patient *of; /* (workers) */
     open_reading readings[TT__READINGS];
-    tt__health *health; /* NULL: nobody asks */
+    tt__health *health; /* NULL: health checks are not served */
     tt__timer_list timers;
     bool read_idle;       /* reading idle workers' stacks has begun in this attempt */
     bool idle_is_read;    /* that has been done; tt__watchdog_has_read_idle() clears it */

@@ -23,8 +23,8 @@ enum { TT__REMOTE_MAX_BYTES = 4 << 20, TT__REMOTE_HEAD_SIZE = 64, TT__REMOTE_FAI
 /* The exit code of the far end for that of a launcher. */
 int tt__remote_code(int exit_code);
 
-/* Read what to run, and run it; *exit_code := its, 128 + N for signal N. Errors, with nothing started:
- * TT_ERR_PROTOCOL somebody else is at the other end, or another version; TT_ERR_SYSTEM no such directory or program;
+/* Read what to run, and run it; *exit_code := its exit code, 128 + N for signal N. Errors, with nothing started:
+ * TT_ERR_PROTOCOL the peer is not `tutti run --ssh` of this version; TT_ERR_SYSTEM no such directory or program;
  * TT_ERR_MEMORY. */
 tt_status tt__remote_node_run(int from, int *exit_code);
 

@@ -32,7 +32,7 @@ enum { TOGETHER_MS = 30000, LOOK_MS = 1000, MIN_PORT = 20000, PORTS = 12000 };
 typedef struct ssh_node {
     pid_t pid;
     int process, orders; /* pidfd; the pipe to its stdin, -1 when closed */
-    tt__bytes order;     /* what it is told, of which so much is in the pipe */
+    tt__bytes order;     /* what it is told; `sent` bytes of it are in the pipe */
     size_t sent, needed; /* needed: without signals */
     bool refused;        /* its end of the pipe was closed before all that is needed was in */
     int exit_code;

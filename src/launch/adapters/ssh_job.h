@@ -7,7 +7,7 @@
 typedef struct tt__ssh_job {
     const tt__hosts *hosts;  /* the first is node 0 */
     const char *command;     /* "run", "launch" */
-    char **flags;            /* its flags, as typed, but for those that are made here; NULL-terminated */
+    char **flags;            /* its flags as typed, except those that are made here; NULL-terminated */
     char **program;          /* and its arguments; NULL-terminated */
     const char *master_addr; /* NULL: the first host's */
     int master_port;         /* 0: any */

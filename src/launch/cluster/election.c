@@ -137,8 +137,8 @@ static void note_confirmed(tt__election *e, int64_t began_ms, bool lost) {
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Keep the lease, and see that etcd still names this process. Where it names nobody, as after a loss of its data, and
- * nobody has come yet, this process goes on. */
+/* Keep the lease, and check that etcd still names this process. If it names nobody, as after a loss of its data, this
+ * process puts its name there again. */
 static tt_status beat_once(tt__election *e) {
     char there[NAME_SIZE];
     int64_t began_ms = awake_or_not_ms();
@@ -185,7 +185,7 @@ tt__election_state tt__election_state_of(tt__election *e) {
 
 /* ---- the election */
 
-/* Begin to serve a store, under a lease that nobody knows of yet. */
+/* Begin to serve a store, and make a lease; the name is not put there yet. */
 static tt_status stand(tt__election *e) {
     int64_t began_ms = awake_or_not_ms();
     if (!e->server) {
@@ -207,7 +207,7 @@ static void step_back(tt__election *e) {
     e->server = NULL;
 }
 
-/* Stand for election. `there` := whom etcd names then. */
+/* Try to become the coordinator. `there` := the one that etcd names then. */
 static tt_status elect(tt__election *e, char there[NAME_SIZE]) {
     tt_status status = stand(e);
     if (!status)

@@ -28,9 +28,9 @@ void tt__election_free(tt__election *e);
 /* Forget what was found; end the lease and a store that nobody has taken. */
 void tt__election_reset(tt__election *e);
 
-/* Ask etcd for a moment. *port := where the store is, at the address tt__election_host(), and *own: this process serves
- * it; 0: not known yet, since etcd names nobody, and this node may not serve. Errors: of tt_etcd_store()'s calls;
- * TT_ERR_TIMEOUT is worth another try. */
+/* Ask etcd; blocks for a few seconds at most. *port := the port of the store at tt__election_host(), or 0: not known
+ * yet, because etcd names nobody and this node may not serve. *own: this process serves it. Errors: as
+ * tt_etcd_store()'s calls; TT_ERR_TIMEOUT is worth another try. */
 tt_status tt__election_look(tt__election *e, int *port, bool *own);
 const char *tt__election_host(const tt__election *e);
 
@@ -46,7 +46,7 @@ typedef enum tt__election_state {
     TT__ELECTION_LOST    /* it has ended, and another is in its place */
 } tt__election_state;
 
-/* Of who was elected; any thread. */
+/* The state of this process's lease, if it was elected; any thread. */
 tt__election_state tt__election_state_of(tt__election *e);
 
 #endif

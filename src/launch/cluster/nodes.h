@@ -50,33 +50,19 @@
 #ifndef TT_LAUNCH_CLUSTER_NODES_H
 #define TT_LAUNCH_CLUSTER_NODES_H
 
-#include "launch/local/snapshot.h"
+#include "launch/job.h"
 #include "launch/machine/machine_events.h"
-
-#include <tutti/store.h>
 
 typedef struct tt__nodes tt__nodes;
 
 typedef struct tt__nodes_member {
-    bool coordinates;         /* it serves the store */
-    int number;               /* of a fixed set: the node's; -1: it gets one. 0 of the coordinator */
-    int min_nodes, max_nodes; /* the same: a fixed set, or one of as many */
-    const char *host;         /* of the store */
+    const tt__job *job; /* borrowed; what changes in it while it runs is not read */
+    bool coordinates;   /* it serves the store */
+    const char *host;   /* of the store */
     int port;
-    const char *run_id;
-    int workers;          /* on this node */
-    bool wants_trace;     /* what all ranks did last */
-    bool has_secret;      /* of the job's, */
-    bool demands_it;      /* and does not go on with a node that has none */
-    int max_restarts;     /* the same on all nodes */
-    int attempt;          /* the last that it took part in, -1 = none, */
-    int restarts;         /* and how many of them followed a failure */
-    bool kept;            /* workers here wait for another round, */
-    int recovery;         /* after this one */
-    int64_t find_ms;      /* how long to look for who serves the store */
-    int64_t join_ms;      /* how long to wait for the others */
-    int64_t last_call_ms; /* how long nobody may have come when a set that may still grow begins */
-    int64_t heartbeat_ms;
+    tt__counts counts;   /* of the last round that it took part in; attempt -1: none */
+    bool kept;           /* workers here wait for another round */
+    int64_t find_ms;     /* how long to look for who serves the store */
     const char *problem; /* why no worker can be started here; NULL = none */
     /* says who coordinates, and where: coordinates, host and port are not known yet; NULL = they are */
     struct tt__election *election;
@@ -86,7 +72,7 @@ typedef enum tt__nodes_kind {
     TT__NODES_DECIDES, /* `event` is for the launcher's machine */
     TT__NODES_WAITS,   /* still joining; `text` names the missing nodes */
     TT__NODES_LOOK,    /* a reader of another node asks: answer with tt__nodes_show(look) */
-    TT__NODES_SEEN     /* tt__nodes_look() was answered, as far as it will be: `snapshot` */
+    TT__NODES_SEEN     /* the answers to tt__nodes_look() that came in time: `snapshot` */
 } tt__nodes_kind;
 
 #define TT__BELIEVED_ALWAYS INT64_MAX        /* it can't be otherwise */
@@ -127,13 +113,13 @@ tt__nodes_event *tt__nodes_next(tt__nodes *nodes);
 void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text);
 /* Announce that a worker of this node failed. */
 void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__worker *worker, const char *tail);
-/* Announce that no worker of the attempt is left here, but for those that wait for another round. */
+/* Announce that no worker of the attempt is left here, except those that wait for another round. */
 void tt__nodes_announce_gone(tt__nodes *nodes, const tt__gone *gone);
-/* Announce that a worker of this node has ended well: nobody is waited for any more. */
+/* Announce that a worker of this node has ended well: the job waits for no further nodes. */
 void tt__nodes_announce_success(tt__nodes *nodes, int attempt);
 /* Of the coordinator: order a round; it comes, or FAILED. The store is renewed first, if it is given, when all that was
  * told before has been written to it. Announce that an attempt is to end, or that none follows. */
-void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts, int recovery, tt_store_server *renewed);
+void tt__nodes_order_round(tt__nodes *nodes, const tt__counts *counts, tt_store_server *renewed);
 void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why);
 void tt__nodes_announce_last(tt__nodes *nodes, int attempt);
 void tt__nodes_announce_signal(tt__nodes *nodes, int sig);

@@ -35,7 +35,7 @@ static bool take_beat(tt__node *node, const char *beat) {
 static const char *why_lost(tt__talk *t, int id, char text[160]) {
     tt__node *node = tt__talk_node(t, id);
     int64_t silent = tt__now_ms() - node->beat_ms;
-    bool too_long = !TT__MUTANT(silent_node_not_lost) && silent >= t->nodes->member.heartbeat_ms,
+    bool too_long = !TT__MUTANT(silent_node_not_lost) && silent >= t->nodes->member.job->heartbeat_ms,
          late = !t->all_connected && silent > LAST_BEATS_MS;
     bool asks = t->nodes->member.coordinates && (too_long || late);
     if (asks && !tt__talk_is_connected(t, id) && !t->cut)
@@ -53,7 +53,7 @@ static void miss_beat(tt__talk *t, int id) {
     char silent[160], all[300];
     const char *why = why_lost(t, id, silent);
     bool unread = id > 0 && node->news_taken < node->news; /* it may have said that it goes */
-    if (!why || (unread && tt__now_ms() - node->beat_ms < 2 * t->nodes->member.heartbeat_ms))
+    if (!why || (unread && tt__now_ms() - node->beat_ms < 2 * t->nodes->member.job->heartbeat_ms))
         return;
     if (node->done) { /* it has gone */
         node->lost = true;

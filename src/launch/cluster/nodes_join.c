@@ -35,7 +35,7 @@ static tt_status ask_etcd(tt__talk *t) {
     m->host = tt__election_host(m->election);
     m->coordinates = own;
     if (own && !t->collecting)
-        tt__talk_collect(t, m->attempt + 1, m->restarts, 0);
+        tt__talk_collect_first(t);
     if (!m->port && t->began_ms + m->find_ms <= tt__now_ms())
         return tt__fail(TT_ERR_TIMEOUT, "nobody who serves the store came within %lld s (--rdzv-conf: is_host=false)",
                         (long long)m->find_ms / 1000);
@@ -60,7 +60,7 @@ static bool find_coordinator(tt__talk *t) {
     return !status && (!t->nodes->member.election || t->nodes->member.port);
 }
 
-/* Begin to join once more: the one that was found has gone, or this one may not be it any longer. */
+/* Begin to join once more: the coordinator that was found has gone, or this node may not be it any longer. */
 static void look_elsewhere(tt__talk *t) {
     tt_store_free(t->store);
     t->store = NULL;
@@ -92,7 +92,7 @@ bool tt__talk_may_compose(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
     if (t->failed || !m->election || tt__election_state_of(m->election) == TT__ELECTION_HOLDS)
         return true;
-    if (t->collecting && tt__now_ms() - t->collecting_since_ms > m->join_ms)
+    if (t->collecting && tt__now_ms() - t->collecting_since_ms > m->job->join_ms)
         tt__talk_fail_all(t, "etcd, which says who coordinates the job, does not answer");
     return false;
 }
@@ -111,15 +111,19 @@ static tt_status make_nonce(char text[33]) {
     return TT_OK;
 }
 
+/* Does this node have the job's secret, and not go on with one that has none? */
+static bool demands_secret(const tt__job *job) { return job->has_secret && job->store_auth != TT_STORE_AUTH_NONE; }
+
 static json_t *card_of(const tt__nodes_member *m, const char *nonce) {
+    const tt__job *job = m->job;
     char hostname[64] = "";
     tt__host_name(hostname, sizeof hostname);
     return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:s, s:s, s:o}", "version",
-                     tt_version(), "run_id", m->run_id, "min_nodes", m->min_nodes, "max_nodes", m->max_nodes, "workers",
-                     m->workers, "max_restarts", m->max_restarts, "attempt", m->attempt, "restarts", m->restarts,
-                     "kept", (int)m->kept, "recovery", m->recovery, "trace", (int)m->wants_trace, "has_secret",
-                     (int)m->has_secret, "demands_it", (int)m->demands_it, "hostname", hostname, "nonce", nonce,
-                     "problem", tt__talk_json(m->problem));
+                     tt_version(), "run_id", job->run_id, "min_nodes", job->min_nodes, "max_nodes", job->max_nodes,
+                     "workers", job->workers, "max_restarts", job->max_restarts, "attempt", m->counts.attempt,
+                     "restarts", m->counts.restarts, "kept", (int)m->kept, "recovery", m->counts.recovery, "trace",
+                     job->at_end != NULL, "has_secret", (int)job->has_secret, "demands_it", (int)demands_secret(job),
+                     "hostname", hostname, "nonce", nonce, "problem", tt__talk_json(m->problem));
 }
 
 /* Find this member's number: the one it was given, if no other has it, or the next. */
@@ -127,7 +131,7 @@ static tt_status take_member_number(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
     char key[TT__NODES_KEY];
     int64_t number, claims = 1;
-    t->id = m->coordinates ? 0 : m->number;
+    t->id = m->coordinates ? 0 : m->job->number;
     if (t->id < 0) {
         TT__TRY(tt_store_add(t->store, "tutti/nodes/count", 1, &number));
         t->id = number > 0 && number < INT32_MAX ? (int)number : -1;
@@ -206,7 +210,7 @@ bool tt__talk_connect(tt__talk *t) {
     tt_status status = tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = CONNECT_MS);
     bool found = !status;
     if (found) {
-        tt_store_set_timeout_ms(t->store, m->heartbeat_ms);
+        tt_store_set_timeout_ms(t->store, m->job->heartbeat_ms);
         status = introduce_oneself(t);
     }
     if (status && may_try_again(t, status)) {
@@ -228,16 +232,16 @@ bool tt__talk_connect(tt__talk *t) {
 /* ---- others' cards */
 
 typedef struct card {
-    tt__nodes_member says;
-    const char *version, *hostname, *nonce;
-    int kept, trace, has_secret, demands_it;
+    const char *version, *run_id, *hostname, *nonce, *problem;
+    int min_nodes, max_nodes, workers, max_restarts, kept, trace, has_secret, demands_it;
+    tt__counts counts;
 } card;
 
 /* Check that the other launchers have the job secret: the store also serves clients without a proof, such as PyTorch's
  * on its own machine. */
-static tt_status check_secret(const tt__talk *t, int id, const tt__nodes_member *other) {
-    const tt__nodes_member *own = &t->nodes->member;
-    bool lacks = own->demands_it && !other->has_secret;
+static tt_status check_secret(const tt__talk *t, int id, const card *other) {
+    const tt__job *own = t->nodes->member.job;
+    bool lacks = demands_secret(own) && !other->has_secret;
     if (!lacks && (!other->demands_it || own->has_secret))
         return TT_OK;
     return tt__fail(TT_ERR_AUTH,
@@ -246,35 +250,34 @@ static tt_status check_secret(const tt__talk *t, int id, const tt__nodes_member 
                     lacks ? id : t->id, lacks ? t->id : id);
 }
 
-static tt_status check_counts(const tt__nodes_member *m, int id, const tt__nodes_member *other) {
+static tt_status check_counts(const tt__job *own, int id, const card *other) {
     char theirs[32], ours[32];
-    if (other->max_nodes != m->max_nodes || other->min_nodes != m->min_nodes) {
+    if (other->max_nodes != own->max_nodes || other->min_nodes != own->min_nodes) {
         snprintf(theirs, sizeof theirs, other->min_nodes < other->max_nodes ? "%d:%d" : "%d", other->min_nodes,
                  other->max_nodes);
-        snprintf(ours, sizeof ours, m->min_nodes < m->max_nodes ? "%d:%d" : "%d", m->min_nodes, m->max_nodes);
+        snprintf(ours, sizeof ours, own->min_nodes < own->max_nodes ? "%d:%d" : "%d", own->min_nodes, own->max_nodes);
         return tt__fail(TT_ERR_INVALID, "node %d was started with --nnodes=%s, this one with --nnodes=%s", id, theirs,
                         ours);
     }
-    if (other->max_restarts != m->max_restarts)
+    if (other->max_restarts != own->max_restarts)
         return tt__fail(TT_ERR_INVALID, "node %d was started with --max-restarts=%d, this one with --max-restarts=%d",
-                        id, other->max_restarts, m->max_restarts);
+                        id, other->max_restarts, own->max_restarts);
     if (other->workers < 1)
         return tt__fail(TT_ERR_PROTOCOL, "node %d says that it has %d workers", id, other->workers);
     return TT_OK;
 }
 
 static tt_status check_card(const tt__talk *t, int id, const card *c) {
-    const tt__nodes_member *m = &t->nodes->member;
+    const tt__job *own = t->nodes->member.job;
     if (strcmp(c->version, tt_version()) != 0)
         return tt__fail(TT_ERR_INVALID, "node %d runs Tutti %.20s, this one %s", id, c->version, tt_version());
-    if (strcmp(c->says.run_id, m->run_id) != 0)
+    if (strcmp(c->run_id, own->run_id) != 0)
         return tt__fail(TT_ERR_INVALID, "node %d belongs to job \"%.60s\", this one to \"%.60s\" (--rdzv-id)", id,
-                        c->says.run_id, m->run_id);
-    TT__TRY(check_counts(m, id, &c->says));
-    TT__TRY(check_secret(t, id, &c->says));
-    if (*c->says.problem)
-        return tt__fail(TT_ERR_PEER, "node %d (%.60s) can't start its ranks: %.1000s", id, c->hostname,
-                        c->says.problem);
+                        c->run_id, own->run_id);
+    TT__TRY(check_counts(own, id, c));
+    TT__TRY(check_secret(t, id, c));
+    if (*c->problem)
+        return tt__fail(TT_ERR_PEER, "node %d (%.60s) can't start its ranks: %.1000s", id, c->hostname, c->problem);
     return TT_OK;
 }
 
@@ -283,11 +286,9 @@ static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
     snprintf(node->hostname, sizeof node->hostname, "%s", c->hostname);
     node->signs = is_signed;
     node->wants_trace = c->trace;
-    node->workers = c->says.workers;
-    node->attempt = c->says.attempt;
-    node->restarts = c->says.restarts;
+    node->workers = c->workers;
+    node->counts = c->counts;
     node->brings = c->kept;
-    node->recovery = c->says.recovery;
     node->here = true;
     t->came_ms = node->beat_ms = tt__now_ms();
 }
@@ -305,21 +306,18 @@ static tt_status take_card(tt__talk *t, int id, const char *key, const char *tex
     card c = {0};
     json_t *read = tt__json_loads(text, 0, NULL);
     tt_status status = TT_OK;
-    if (!read ||
-        json_unpack(read, "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:s, s:s, s:s}", "version",
-                    &c.version, "run_id", &c.says.run_id, "min_nodes", &c.says.min_nodes, "max_nodes",
-                    &c.says.max_nodes, "workers", &c.says.workers, "max_restarts", &c.says.max_restarts, "attempt",
-                    &c.says.attempt, "restarts", &c.says.restarts, "kept", &c.kept, "recovery", &c.says.recovery,
-                    "trace", &c.trace, "has_secret", &c.has_secret, "demands_it", &c.demands_it, "hostname",
-                    &c.hostname, "nonce", &c.nonce, "problem", &c.says.problem))
+    if (!read || json_unpack(read, "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:s, s:s, s:s}",
+                             "version", &c.version, "run_id", &c.run_id, "min_nodes", &c.min_nodes, "max_nodes",
+                             &c.max_nodes, "workers", &c.workers, "max_restarts", &c.max_restarts, "attempt",
+                             &c.counts.attempt, "restarts", &c.counts.restarts, "kept", &c.kept, "recovery",
+                             &c.counts.recovery, "trace", &c.trace, "has_secret", &c.has_secret, "demands_it",
+                             &c.demands_it, "hostname", &c.hostname, "nonce", &c.nonce, "problem", &c.problem))
         status = tt__fail(TT_ERR_PROTOCOL, "what node %d says of itself is not understood: \"%.100s\"", id, text);
     if (!is_signed && (status || c.has_secret)) {
         tt__talk_refuse(t, id, key);
         json_decref(read);
         return TT_OK;
     }
-    c.says.has_secret = c.has_secret;
-    c.says.demands_it = c.demands_it;
     answer_card(t, id, json_string_value(json_object_get(read, "nonce")));
     if (!status && !(status = check_card(t, id, &c)))
         note_member(t, id, &c, is_signed);
@@ -370,7 +368,7 @@ static void read_card(tt__talk *t, int id) {
 
 static bool misses_card(const tt__node *node) { return node->listed && !node->here && !node->lost; }
 
-/* Read the cards of those who have come, if all are there, at once. False: one is not there. */
+/* Read the missing cards at once, if all are there. False: one is not. */
 static bool read_all_cards(tt__talk *t) {
     tt__wanted *list = t->known ? malloc((size_t)t->known * sizeof *list) : NULL;
     int n = 0;
@@ -384,7 +382,7 @@ static bool read_all_cards(tt__talk *t) {
     return there;
 }
 
-/* Read who has come since the last time. The list is not signed: who is not there has no card. */
+/* Read which members have come since the last time. The list is not signed: a false entry has no card. */
 static void read_list(tt__talk *t) {
     tt_store_value value;
     if (tt__talk_check(t, tt_store_get(t->store, LIST, &value)))
@@ -396,7 +394,7 @@ static void read_list(tt__talk *t) {
         if (end == text + at || *end != ' ')
             break;
         at = t->list_read = (size_t)(end + 1 - text);
-        bool fits = id >= 0 && id < INT32_MAX && (tt__talk_numbers(t) || id < t->nodes->member.max_nodes);
+        bool fits = id >= 0 && id < INT32_MAX && (tt__talk_numbers(t) || id < t->nodes->member.job->max_nodes);
         if (fits && !tt__talk_know(t, (int)id))
             tt__talk_node(t, (int)id)->listed = true;
     }
@@ -409,7 +407,7 @@ static void read_coordinators_card(tt__talk *t) {
     if (t->of[0].here)
         return;
     read_card(t, 0);
-    if (t->introduced || t->cut || tt__now_ms() - t->began_ms < m->find_ms + m->join_ms)
+    if (t->introduced || t->cut || tt__now_ms() - t->began_ms < m->find_ms + m->job->join_ms)
         return;
     tt_ignore(tt__fail(TT_ERR_TIMEOUT,
                        "node 0's launcher has not introduced itself within %lld s at %s:%d: is the store there served "
@@ -435,7 +433,7 @@ void tt__talk_read_cards(tt__talk *t) {
 
 /* Wait, as the coordinator, until the others have read its card. */
 static tt_status wait_until_all_know(tt__talk *t, int64_t deadline) {
-    int others = t->nodes->member.min_nodes - 1, left = 0; /* in a set that may be larger nobody else need come */
+    int others = t->nodes->member.job->min_nodes - 1, left = 0; /* in a set that may be larger no others need to come */
     while (left < others && tt__left_ms(deadline)) {
         TT__TRY(tt__talk_read_left(t, &left));
         if (left < others)
@@ -461,7 +459,7 @@ void tt__nodes_tell_problem(const tt__nodes_member *member, int64_t timeout_ms) 
     tt__nodes nodes = {.member = *member, .events_fd = -1, .wake_fd = -1};
     tt__talk t = {.nodes = &nodes, .began_ms = tt__now_ms()};
     nodes.events_end = &nodes.events;
-    tt_ignore(tell_problem(&t, tt__deadline_ms(timeout_ms < member->join_ms ? timeout_ms : member->join_ms)));
+    tt_ignore(tell_problem(&t, tt__deadline_ms(timeout_ms < member->job->join_ms ? timeout_ms : member->job->join_ms)));
     tt_store_free(t.store);
     tt__secret_wipe(&t.secret);
     json_decref(t.foretold);

@@ -210,7 +210,7 @@ static void take_coordinators_news(tt__talk *t, const json_t *news, const char *
 static void take_news(tt__talk *t, int id, const char *text) {
     json_t *news = tt__json_loads(text, 0, NULL);
     const char *what = json_string_value(json_object_get(news, "what"));
-    if (t->nodes->member.max_restarts || tt__talk_is_elastic(t))
+    if (t->nodes->member.job->max_restarts || tt__talk_is_elastic(t))
         tt__talk_expect_news(t);
     if (!what)
         tt__log(TT_LOG_WARNING, "news of node %d are not understood", id);

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* QUIET_MS: who waits longer tells the user. NEWCOMERS_MS: newcomers that come within this time are taken together. */
+/* QUIET_MS: after so long a wait the user is told. NEWCOMERS_MS: newcomers that come within this time are taken
+ * together. */
 enum { QUIET_MS = 3000, NEWCOMERS_MS = 300 };
 
 /* ---- as any member */
@@ -60,7 +61,7 @@ static tt__round *copy_round(const tt__round *r) {
 static void tell_spare(tt__talk *t, const json_t *news) {
     char text[100];
     size_t n = json_array_size(json_object_get(news, "of"));
-    if ((int)n < t->nodes->member.max_nodes || t->told_waiting)
+    if ((int)n < t->nodes->member.job->max_nodes || t->told_waiting)
         return;
     snprintf(text, sizeof text, "all %d places are taken: waiting for one to become free", (int)n);
     tt__talk_say_waits(t, text);
@@ -101,13 +102,16 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
 
 /* ---- as the coordinator */
 
-void tt__talk_collect(tt__talk *t, int attempt, int restarts, int recovery) {
+void tt__talk_collect(tt__talk *t, const tt__counts *counts) {
     t->collecting = true;
-    t->next_recovery = recovery;
-    t->next = attempt;
-    t->next_restarts = restarts;
+    t->next = *counts;
     t->came_ms = t->collecting_since_ms = tt__now_ms();
     t->told_waiting = false;
+}
+
+void tt__talk_collect_first(tt__talk *t) {
+    const tt__counts *before = &t->nodes->member.counts;
+    tt__talk_collect(t, &(tt__counts){.attempt = before->attempt + 1, .restarts = before->restarts});
 }
 
 /* Does a member count for the next round? One of the last round does when it has nothing of it left. */
@@ -126,17 +130,18 @@ static int count_ready(const tt__talk *t) {
 /* May the round begin with `n`? The first one waits a moment for more; later on all that are there are known. */
 static bool are_enough(const tt__talk *t, int n) {
     const tt__nodes_member *m = &t->nodes->member;
-    bool waited = t->round || tt__now_ms() - t->came_ms >= m->last_call_ms;
-    return n >= m->max_nodes - TT__MUTANT(attempt_without_last_node) || (n >= m->min_nodes && waited);
+    bool waited = t->round || tt__now_ms() - t->came_ms >= m->job->last_call_ms;
+    return n >= m->job->max_nodes - TT__MUTANT(attempt_without_last_node) || (n >= m->job->min_nodes && waited);
 }
 
-/* Attempts go on counting when members, even such as come late, have been in this job with another coordinator. */
+/* Attempts go on counting if members, even late ones, have been in this job with another coordinator. */
 static void count_on(tt__talk *t) {
     for (int id = 0; id < t->known; id++) {
         if (!is_ready(t, id))
             continue;
-        t->next = t->next > t->of[id].attempt ? t->next : t->of[id].attempt + 1;
-        t->next_restarts = t->next_restarts > t->of[id].restarts ? t->next_restarts : t->of[id].restarts;
+        const tt__counts *been = &t->of[id].counts;
+        t->next.attempt = t->next.attempt > been->attempt ? t->next.attempt : been->attempt + 1;
+        t->next.restarts = t->next.restarts > been->restarts ? t->next.restarts : been->restarts;
     }
 }
 
@@ -144,15 +149,16 @@ static void count_on(tt__talk *t) {
 static void count_rounds_on(tt__talk *t) {
     for (int id = 0; id < t->known; id++) {
         const tt__node *node = &t->of[id];
-        if (is_ready(t, id) && tt__talk_node_number(t, id) < 0 && node->brings && node->recovery >= t->next_recovery)
-            t->next_recovery = node->recovery + 1;
+        if (is_ready(t, id) && tt__talk_node_number(t, id) < 0 && node->brings &&
+            node->counts.recovery >= t->next.recovery)
+            t->next.recovery = node->counts.recovery + 1;
     }
 }
 
 /* Those of the last round come first, so that they keep their order; all in the order in which they came. */
 static json_t *list_nodes(const tt__talk *t, bool *trace) {
     json_t *of = json_array();
-    int left = t->nodes->member.max_nodes;
+    int left = t->nodes->member.job->max_nodes;
     for (int newcomers = 0; newcomers < 2; newcomers++)
         for (int id = 0; id < t->known && left; id++)
             if (is_ready(t, id) && (tt__talk_node_number(t, id) < 0) == newcomers) {
@@ -171,8 +177,8 @@ static void begin_round(tt__talk *t) {
     if (!TT__MUTANT(kept_rounds_count_anew))
         count_rounds_on(t);
     json_t *of = list_nodes(t, &trace);
-    json_t *news = json_pack("{s:s, s:i, s:i, s:i, s:b, s:o}", "what", "round", "attempt", t->next, "restarts",
-                             t->next_restarts, "recovery", t->next_recovery, "trace", (int)trace, "of", of);
+    json_t *news = json_pack("{s:s, s:i, s:i, s:i, s:b, s:o}", "what", "round", "attempt", t->next.attempt, "restarts",
+                             t->next.restarts, "recovery", t->next.recovery, "trace", (int)trace, "of", of);
     t->collecting = false;
     if (!news) {
         tt__talk_fail(t, "no memory to begin the job");
@@ -187,11 +193,11 @@ static void name_missing_nodes(const tt__talk *t, int n, char *text, size_t size
     const tt__nodes_member *m = &t->nodes->member;
     if (tt__talk_numbers(t)) {
         snprintf(text, size, "waiting for other nodes: %d of %s%d %s here", n,
-                 m->min_nodes < m->max_nodes ? "at least " : "", m->min_nodes, n == 1 ? "is" : "are");
+                 m->job->min_nodes < m->job->max_nodes ? "at least " : "", m->job->min_nodes, n == 1 ? "is" : "are");
         return;
     }
     size_t used = (size_t)snprintf(text, size, "waiting for");
-    for (int k = 0; k < m->max_nodes && used < size; k++)
+    for (int k = 0; k < m->job->max_nodes && used < size; k++)
         if (k >= t->known || !t->of[k].here)
             used += (size_t)snprintf(text + used, size - used, " node %d", k);
 }
@@ -200,12 +206,12 @@ static void wait_for_more(tt__talk *t, int n) {
     const tt__nodes_member *m = &t->nodes->member;
     char text[256];
     int64_t waited = tt__now_ms() - t->collecting_since_ms;
-    if (waited <= QUIET_MS && waited <= m->join_ms)
+    if (waited <= QUIET_MS && waited <= m->job->join_ms)
         return;
     name_missing_nodes(t, n, text, sizeof text);
-    if (waited > m->join_ms) {
-        tt__fail(TT_ERR_TIMEOUT, "not all of %d nodes came within %lld s: %s", m->min_nodes,
-                 (long long)m->join_ms / 1000, text);
+    if (waited > m->job->join_ms) {
+        tt__fail(TT_ERR_TIMEOUT, "not all of %d nodes came within %lld s: %s", m->job->min_nodes,
+                 (long long)m->job->join_ms / 1000, text);
         tt__talk_fail_all(t, tt_last_error());
     } else if (!t->told_waiting) {
         t->told_waiting = true;
@@ -218,7 +224,7 @@ static void wait_for_more(tt__talk *t, int n) {
 static void tell_newcomer(tt__talk *t) {
     char text[100] = "";
     if (TT__MUTANT(newcomer_not_told) || !t->round || t->closed || t->done || !tt__talk_numbers(t) ||
-        t->round->n >= t->nodes->member.max_nodes || tt__now_ms() - t->came_ms < NEWCOMERS_MS)
+        t->round->n >= t->nodes->member.job->max_nodes || tt__now_ms() - t->came_ms < NEWCOMERS_MS)
         return;
     for (int id = 0; id < t->known; id++) {
         tt__node *node = &t->of[id];
@@ -261,7 +267,7 @@ void tt__talk_check_gone(tt__talk *t) {
     tt__talk_decide(t, (tt__event){.kind = TT__ON_ALL_GONE, .all_gone = {r->attempt, kept, well}}, NULL);
     if (TT__MUTANT(news_deleted_unread))
         t->news_of_before = t->news;
-    tt__talk_delete_news(t); /* of the attempt before: who has taken part in this one has read them */
+    tt__talk_delete_news(t); /* of the attempt before: all that took part in this one have read them */
     t->news_of_before = t->news;
 }
 
@@ -275,13 +281,13 @@ static int who_stays(const tt__talk *t) {
 }
 
 void tt__talk_wait_for_leavers(tt__talk *t) {
-    int64_t deadline = tt__deadline_ms(t->nodes->member.heartbeat_ms);
+    int64_t deadline = tt__deadline_ms(t->nodes->member.job->heartbeat_ms);
     int n, id;
     while (!t->cut && !tt__talk_stopped(t) && (id = who_stays(t)) && tt__left_ms(deadline) > 0) {
         tt__talk_check(t, tt__talk_beat(t));
         if (t->cut || tt__talk_check(t, tt__talk_read_left(t, &n)) || who_stays(t) != id)
             continue;
-        if (!tt__talk_is_connected(t, id)) /* who has left the job before has not waited for its end */
+        if (!tt__talk_is_connected(t, id)) /* a member that left early does not wait for the end */
             t->of[id].lost = true;
         else
             tt__sleep_ms(20);

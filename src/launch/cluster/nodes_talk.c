@@ -95,10 +95,10 @@ static bool is_round(const tt__nodes_event *event) {
     return event->kind == TT__NODES_DECIDES && event->event.kind == TT__ON_ROUND;
 }
 
-/* Is it a round of which it was not known for half a heartbeat that this node takes part? */
+/* Is it a round that may have gone on without this node, as the coordinator was not heard for half a heartbeat? */
 static bool is_doubtful(const tt__nodes *nodes, const tt__nodes_event *event) {
     return is_round(event) && event->believed_ms != TT__BELIEVED_ALWAYS &&
-           tt__now_ms() - event->believed_ms >= nodes->member.heartbeat_ms / 2;
+           tt__now_ms() - event->believed_ms >= nodes->member.job->heartbeat_ms / 2;
 }
 
 tt__nodes_event *tt__nodes_next(tt__nodes *nodes) {

@@ -48,9 +48,8 @@ typedef struct tt__node {
     bool well;       /* its workers of that attempt have ended well, of their own accord */
     int workers;
     bool wants_trace;
-    int attempt, restarts; /* as its card says */
-    bool brings;           /* its card says that it has workers that wait for a round after `recovery` */
-    int recovery;
+    tt__counts counts; /* as its card says */
+    bool brings;       /* its card says that it has workers that wait for a round after counts.recovery */
     char hostname[64];
     int64_t beats;      /* last seen */
     int64_t beat_ms;    /* when that grew */
@@ -91,17 +90,16 @@ typedef struct tt__talk {
 
     tt__round *round;            /* the last one; NULL: none yet */
     bool collecting;             /* the coordinator: a round is ordered */
-    int next, next_restarts;     /* its attempt, and how many followed a failure */
-    int next_recovery;           /* its tt__round.recovery */
+    tt__counts next;             /* its numbers */
     int64_t collecting_since_ms; /* when it was ordered */
     int64_t came_ms;             /* when the last member came */
     /* one more than the last attempt for which ON_ALL_GONE was posted, or of which no worker is left here */
     int gone;
-    bool closed; /* nobody is waited for any more */
+    bool closed; /* the job waits for no further nodes */
 
     int looks; /* 0: none under way; else its number */
     int64_t look_until_ms;
-    bool *shown; /* (round->n) by whom it is answered */
+    bool *shown; /* (round->n) which nodes have answered it */
     tt__snapshot seen;
 } tt__talk;
 
@@ -124,18 +122,18 @@ json_t *tt__talk_nonces(const tt__talk *t);
 
 /* Is it a set that changes? */
 static inline bool tt__talk_is_elastic(const tt__talk *t) {
-    return t->nodes->member.min_nodes < t->nodes->member.max_nodes;
+    return t->nodes->member.job->min_nodes < t->nodes->member.job->max_nodes;
 }
 
 /* Do members get their numbers as they come? */
-static inline bool tt__talk_numbers(const tt__talk *t) { return t->nodes->member.number < 0; }
+static inline bool tt__talk_numbers(const tt__talk *t) { return t->nodes->member.job->number < 0; }
 
 /* Does it take part, as far as is known? */
 static inline bool tt__node_lives(const tt__node *node) { return node->here && !node->lost && !node->done; }
 
 /* Is a member that is lost replaced, so that others go on without it? */
 static inline bool tt__talk_replaces(const tt__talk *t) {
-    return tt__talk_numbers(t) && (tt__talk_is_elastic(t) || t->nodes->member.max_restarts > 0);
+    return tt__talk_numbers(t) && (tt__talk_is_elastic(t) || t->nodes->member.job->max_restarts > 0);
 }
 
 /* The coordinator does not answer. Where etcd names it, another may be found before the first round, and one that can't
@@ -155,14 +153,14 @@ bool tt__talk_post(tt__talk *t, tt__nodes_event event);
 void tt__talk_decide(tt__talk *t, tt__event event, const char *text);
 /* The same: node `number` is lost (TT__ON_LOST), or leaves (TT__ON_LEFT). */
 void tt__talk_decide_lost(tt__talk *t, tt__event_kind kind, int number, const char *why);
-/* Say for whom this node waits. */
+/* Tell the user which nodes this one waits for. */
 void tt__talk_say_waits(tt__talk *t, const char *text);
 
 /* Joining has failed, or another round; the launcher is told so once. */
 void tt__talk_fail(tt__talk *t, const char *text);
 
-/* Before the first round the coordinator, which had been there, is gone: the launcher is told to join anew, or, where
- * each node has its number, that joining has failed. */
+/* The coordinator was there, and has gone before the first round: tell the launcher to join anew, or, if each node has
+ * its own number, that joining has failed. */
 void tt__talk_miss_coordinator(tt__talk *t, const char *text);
 
 /* Member `id` is lost. The launcher is told, if that is in the round. */
@@ -176,7 +174,7 @@ tt_status tt__talk_check(tt__talk *t, tt_status status);
 /* Say that this member has read all that it needs. */
 tt_status tt__talk_put_left(tt__talk *t);
 
-/* Read who has said so: `left` of those that are known. *n := how many have. */
+/* Read which members have said so: sets `left` of those that are known. *n := how many have. */
 tt_status tt__talk_read_left(tt__talk *t, int *n);
 
 /* "tutti/nodes/WHAT/ID", "tutti/nodes/news/ID/NUMBER". */
@@ -234,8 +232,7 @@ bool tt__talk_connect(tt__talk *t);
 /* Read the cards that are still missing: those of all, or of the coordinator. Having that, put the own one. */
 void tt__talk_read_cards(tt__talk *t);
 
-/* Look for another coordinator where that is due, or, as the coordinator, see whether one has taken this one's
- * place. */
+/* If the coordinator is gone, look for another one; as the coordinator, check whether another one has replaced it. */
 void tt__talk_watch_election(tt__talk *t);
 
 /* As the coordinator: is it still known to be the only one? */
@@ -243,10 +240,10 @@ bool tt__talk_may_compose(tt__talk *t);
 
 /* ---- nodes_beat.c */
 
-/* Put a beat and read those of the others: who has none for the heartbeat is lost. */
+/* Put a beat and read those of the others: a member without one for the heartbeat is lost. */
 void tt__talk_exchange_beats(tt__talk *t);
 
-/* Those who wait for each other's news read them more often for a moment. */
+/* Read the others' news more often for a moment. */
 void tt__talk_expect_news(tt__talk *t);
 
 /* ---- nodes_news.c */
@@ -262,8 +259,9 @@ void tt__talk_compose(tt__talk *t);
 /* Take the round that the coordinator has announced. */
 void tt__talk_take_round(tt__talk *t, const json_t *news);
 
-/* Order a round. */
-void tt__talk_collect(tt__talk *t, int attempt, int restarts, int recovery);
+/* As the coordinator: order a round with these numbers, or the first one that this launcher coordinates. */
+void tt__talk_collect(tt__talk *t, const tt__counts *counts);
+void tt__talk_collect_first(tt__talk *t);
 
 /* As the coordinator: has every node that takes part no worker of its attempt? All that they announced is read. */
 void tt__talk_check_gone(tt__talk *t);

@@ -35,11 +35,11 @@ typedef struct tt__order {
     char key[TT__NODES_KEY];
     void *bytes; /* NOTE, BLOB: the value */
     size_t size;
-    json_t *news;                    /* NEWS */
-    int64_t timeout_ms;              /* LOOK */
-    tt__gone gone;                   /* GONE */
-    int attempt, restarts, recovery; /* ROUND */
-    tt_store_server *renewed;        /* ROUND: or NULL */
+    json_t *news;             /* NEWS */
+    int64_t timeout_ms;       /* LOOK */
+    tt__gone gone;            /* GONE */
+    tt__counts counts;        /* ROUND */
+    tt_store_server *renewed; /* ROUND: or NULL */
 } tt__order;
 
 static void order_free(tt__order *order) {
@@ -104,11 +104,8 @@ void tt__nodes_announce_success(tt__nodes *nodes, int attempt) {
     order_post(nodes, &(tt__order){.kind = ORDER_CLOSE});
 }
 
-void tt__nodes_order_round(tt__nodes *nodes, int attempt, int restarts, int recovery, tt_store_server *renewed) {
-    order_post(
-        nodes,
-        &(tt__order){
-            .kind = ORDER_ROUND, .attempt = attempt, .restarts = restarts, .recovery = recovery, .renewed = renewed});
+void tt__nodes_order_round(tt__nodes *nodes, const tt__counts *counts, tt_store_server *renewed) {
+    order_post(nodes, &(tt__order){.kind = ORDER_ROUND, .counts = *counts, .renewed = renewed});
 }
 
 void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why) {
@@ -210,7 +207,8 @@ static void read_final(tt__talk *t, tt__snapshot *snapshot) {
 
 /* Have all nodes ended? The coordinator sees it, and tells the others. */
 static bool all_ended(tt__talk *t) {
-    if (!TT__MUTANT(waits_for_unreachable_store) && t->cut) /* nobody can be heard; who serves the store ends with it */
+    /* no other node can be reached; the launcher that serves the store ends with it */
+    if (!TT__MUTANT(waits_for_unreachable_store) && t->cut)
         return true;
     if (!t->nodes->member.coordinates)
         return t->of[0].done || t->of[0].lost;
@@ -228,7 +226,7 @@ static void check_over(tt__talk *t) {
     if (t->over || t->failed || !(t->done || spare) || !all_ended(t))
         return;
     tt__nodes_event event = {.event = {.kind = TT__ON_OVER}};
-    if (t->nodes->member.wants_trace && t->round)
+    if (t->nodes->member.job->at_end && t->round)
         read_final(t, &event.snapshot);
     if (t->nodes->member.coordinates) {
         if (!TT__MUTANT(node_0_leaves_early))
@@ -292,7 +290,7 @@ static void leave_note(tt__talk *t, const tt__order *order) {
 static void announce(tt__talk *t, tt__order *order) {
     tt__talk_announce_json(t, order->news);
     order->news = NULL;
-    if (t->nodes->member.max_restarts || tt__talk_is_elastic(t))
+    if (t->nodes->member.job->max_restarts || tt__talk_is_elastic(t))
         tt__talk_expect_news(t);
 }
 
@@ -307,7 +305,7 @@ static void collect_next(tt__talk *t, const tt__order *order) {
         tt__talk_check(t, tt_store_check(t->store, keys, 1, &there));
     if (order->renewed)
         tt__store_server_renew(order->renewed);
-    tt__talk_collect(t, order->attempt, order->restarts, order->recovery);
+    tt__talk_collect(t, &order->counts);
 }
 
 static void execute_order(tt__talk *t, tt__order *order) {
@@ -333,14 +331,14 @@ static void execute_order(tt__talk *t, tt__order *order) {
 /* Is it known that this member has not been given up, or of no concern? */
 static bool is_trusted(const tt__talk *t) {
     bool asks = tt__talk_replaces(t) && !t->nodes->member.coordinates && t->round && !t->given_up && !t->cut;
-    return !asks || tt__now_ms() - t->heard_ms < t->nodes->member.heartbeat_ms / 2;
+    return !asks || tt__now_ms() - t->heard_ms < t->nodes->member.job->heartbeat_ms / 2;
 }
 
 /* All that the coordinator has said is read. What it has not said of a member that stood still it may be about to say:
  * in its next beat but one it has. */
 static void note_heard(tt__talk *t) {
     int64_t now = tt__now_ms();
-    bool late = t->heard_ms && now - t->heard_ms >= t->nodes->member.heartbeat_ms / 2;
+    bool late = t->heard_ms && now - t->heard_ms >= t->nodes->member.job->heartbeat_ms / 2;
     if (late && !t->awaited_beats)
         t->awaited_beats = t->of[0].beats + 2;
     if (late && t->of[0].beats < t->awaited_beats)
@@ -408,7 +406,7 @@ static void *talk_until_stopped(void *arg) {
     if (tt__secret_load(&t.secret))
         tt__talk_fail(&t, tt_last_error());
     if (nodes->member.coordinates)
-        tt__talk_collect(&t, nodes->member.attempt + 1, nodes->member.restarts, 0);
+        tt__talk_collect_first(&t);
     while (!tt__talk_stopped(&t)) {
         if (!t.over) /* the coordinator's store may go from then on */
             talk_step(&t);
@@ -432,7 +430,7 @@ static tt_status start_thread(tt__nodes *nodes) {
 tt_status tt__nodes_start(tt__nodes **out, const tt__nodes_member *member) {
     tt__nodes *nodes = *out = calloc(1, sizeof *nodes);
     if (!nodes)
-        return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", member->max_nodes);
+        return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", member->job->max_nodes);
     nodes->member = *member;
     nodes->events_end = &nodes->events;
     nodes->orders_end = &nodes->orders;

@@ -187,7 +187,7 @@ static void tell_rank(pid_t pid, pid_t but, int sig) {
         send_signal(getsid(pid) == pid ? -pid : pid, sig);
 }
 
-/* Tell those that are not told, and not by the group of a rank. */
+/* Tell the processes that were not told, neither by themselves nor with the group of a rank. */
 static void tell_found(tt__telling *t, const processes *all, const pid_t *ranks, size_t n, pid_t but) {
     for (size_t i = 0; i < all->n; i++) {
         const tt__proc *p = &all->of[i];

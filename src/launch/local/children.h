@@ -45,8 +45,8 @@ void tt__tell_all(tt__telling *telling, const pid_t *ranks, size_t n, pid_t but,
 /* Some processes have ended: tell what was left to them. */
 void tt__tell_rest(tt__telling *telling);
 
-/* Send SIGWINCH, SIGSTOP or SIGCONT, which end nobody, to everything below this process but members of group `but`.
- * SIGWINCH goes to groups whose leader lives. */
+/* Send SIGWINCH, SIGSTOP or SIGCONT, which end no process, to everything below this process except members of group
+ * `but`. SIGWINCH goes to groups whose leader lives. */
 void tt__tell_state(pid_t but, int sig);
 
 /* Begin again: nobody has been told anything. */

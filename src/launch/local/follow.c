@@ -85,7 +85,7 @@ typedef struct followed {
     int fd;    /* -1 = the worker has not opened it yet */
     int watch; /* inotify's number of its folder, or -1 */
     bool look; /* it may have grown */
-    bool over; /* nobody writes to it any more */
+    bool over; /* its writers have ended */
     bool part; /* what was passed on last does not end a line */
     char *prefix;
     char *text; /* (TEXT_SIZE) read, but not passed on; used: so much of it */

@@ -139,7 +139,7 @@ static bool reap_workers(struct keeper *k) {
     return n > 0;
 }
 
-/* Those that have ended by now were not told to. */
+/* Note that all ranks are about to be told. Those that have ended before are reaped first: they were not told. */
 static void note_told(struct keeper *k) {
     for (int i = 0; i <= k->job->workers / REAPED_AT_ONCE; i++)
         reap_workers(k);

@@ -7,14 +7,15 @@
 /* Messages between launcher and keeper, one packet each. */
 typedef enum tt__keeper_kind {
     /* To the keeper. */
-    TT__KEEPER_PLACE,    /* which ranks this node has, of how many */
-    TT__KEEPER_STREAM,   /* with a descriptor: what the worker gets as its stderr */
-    TT__KEEPER_START,    /* start the workers that are not there. What those of their numbers have left behind is gone,
+    TT__KEEPER_PLACE,  /* which ranks this node has, of how many */
+    TT__KEEPER_STREAM, /* with a descriptor: what the worker gets as its stderr */
+    TT__KEEPER_START,  /* start the workers that are not there. What those of their numbers have left behind is gone,
                             or goes on */
-    TT__KEEPER_SIGNAL,   /* send a signal to the workers that live and all that they started, who have not got it; wake
+    TT__KEEPER_SIGNAL, /* send a signal to the workers that live and all that they started, who have not got it; wake
                             those that are stopped */
-    TT__KEEPER_PASS,     /* the same, but not to the job's process group, which a terminal's signal has reached; also
-                            SIGWINCH, SIGSTOP and SIGCONT, which may come again and again, and SIGWINCH wakes nobody */
+    /* as SIGNAL, except to the job's process group, which the terminal's signal has reached; also SIGWINCH, SIGSTOP and
+     * SIGCONT, which may come repeatedly; SIGWINCH does not wake stopped ones */
+    TT__KEEPER_PASS,
     TT__KEEPER_SWEEP,    /* as SIGNAL, to what workers left behind */
     TT__KEEPER_KILL,     /* kill every descendant */
     TT__KEEPER_KILL_ONE, /* kill the worker, not what it has started */

@@ -84,8 +84,8 @@ static int enter_folder(const tt__logs *logs, int in, const char *name) {
     return fd;
 }
 
-/* Open the folder of worker `i` (-1: of the attempt). Each name is looked up in what was opened before it: who may
- * write to the folder that the user named can exchange ours at any time. */
+/* Open the folder of worker `i` (-1: of the attempt). Each name is looked up in the folder opened before it: others who
+ * may write to the folder that the user named can exchange ours at any time. */
 static int open_folder(const tt__logs *logs, int attempt, int i) {
     char name[32];
     struct stat info;

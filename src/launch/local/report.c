@@ -27,8 +27,8 @@ static const char *describe_end(const tt__worker *w, char *text, size_t size) {
     return text;
 }
 
-/* Print every line of `text` after `indent`, as a terminal shows it in the end: a progress bar returns to the beginning
- * of its line to write it anew. */
+/* Print every line of `text` after `indent`, as a terminal shows it in the end: of a progress bar, which returns to the
+ * beginning of its line, the last state. */
 static void say_lines(tt__streams *streams, const char *indent, const char *text) {
     while (*text) {
         size_t n = strcspn(text, "\n"), end = n, begin;

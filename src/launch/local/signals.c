@@ -26,8 +26,8 @@ tt_status tt__signals_open(tt__signals *signals, const sigset_t *wanted) {
     return signals->fd < 0 ? tt__fail_errno(TT_ERR_SYSTEM, errno, "can't receive signals") : TT_OK;
 }
 
-/* The kernel sends SIGHUP to a session's leader at the end of its terminal, and to an orphaned process group: one of
- * which a process is stopped when its last parent outside of it ends. */
+/* The kernel sends SIGHUP to a session's leader at the end of its terminal, and to a process group with stopped members
+ * when it becomes orphaned. */
 static tt__signal_from signal_from(const struct signalfd_siginfo *info) {
     if (info->ssi_code != SI_KERNEL)
         return TT__FROM_PROCESS;

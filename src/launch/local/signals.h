@@ -31,7 +31,8 @@ tt_status tt__signals_open(tt__signals *signals, const sigset_t *wanted);
 /* Take the next signal; false: none has come. A SIGHUP of the kernel to an orphaned process group is dropped. */
 bool tt__signals_take(tt__signals *signals, tt__signal *signal);
 
-/* Stop this process by SIGTSTP until it is continued, unless nobody could do that. */
+/* Stop this process by SIGTSTP until it is continued. The kernel ignores it in an orphaned group, where nobody
+ * could. */
 void tt__signals_stop_here(void);
 
 /* Receive no more, and restore the mask. */

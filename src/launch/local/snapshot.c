@@ -136,7 +136,8 @@ static tt_status ask_launcher(tt__snapshot *snapshot, const char *name, bool bar
     int fd;
     *snapshot = (tt__snapshot){0};
     TT__TRY(tt__job_socket_connect(&fd, name, timeout_ms));
-    (void)tt__job_send(fd, TT__JOB_LIST, &packet, -1); /* where that fails there may be a refusal to read, or an end */
+    /* if that fails, a refusal or the end of the connection can be read */
+    (void)tt__job_send(fd, TT__JOB_LIST, &packet, -1);
     tt_status status = take_answer(snapshot, fd, name);
     close(fd);
     if (status)

@@ -34,7 +34,7 @@ void tt__snapshot_free(tt__snapshot *snapshot);
 void tt__seen_map(tt__seen_rank *seen);
 void tt__seen_unmap(tt__seen_rank *seen);
 
-/* A job of which the launcher's socket is known, and what it answered. */
+/* A job whose launcher's socket is known, and the launcher's answer. */
 typedef struct tt__job_heard {
     char name[TT__JOB_NAME_SIZE]; /* of the socket */
     tt_status status;             /* of its answer: TT_ERR_TIMEOUT there was none */

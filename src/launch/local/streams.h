@@ -54,9 +54,9 @@ typedef struct tt__streams {
 tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_ends);
 void tt__streams_close(tt__streams *streams);
 
-/* Begin an attempt: what the workers wrote before is passed on as far as it has come, its tails are forgotten, and they
- * get new pipes, as tt__streams_open() makes them; but nothing changes for those that are `kept` (NULL: none is), whose
- * write_ends become -1. On failure there are no new ones. */
+/* Begin an attempt: pass on what the workers have written so far, forget their tails, and open new pipes as
+ * tt__streams_open() does. Nothing changes for those that are `kept` (NULL: none is), whose write_ends become -1. On
+ * failure there are no new pipes. */
 tt_status tt__streams_renew(tt__streams *streams, const bool *kept, int *write_ends);
 
 /* Open a pipe for the launcher's own log, whose lines pass through as the workers' do; threads may write to the end

@@ -299,7 +299,7 @@ static bool accept_callers(tt__watch *watch) {
     return any;
 }
 
-/* A rank crashes. Nobody looks at one of an earlier attempt. */
+/* A rank crashes. One of an earlier attempt may end at once. */
 static void caller_crashes(tt__watch *watch, int which, const tt__job_crash *crash) {
     caller *c = &watch->callers[which];
     if (c->crashed)

@@ -36,7 +36,7 @@ void tt__watch_free(tt__watch *watch);
 
 void tt__watch_first_rank(tt__watch *watch, int first_rank);
 
-/* Forget what the ranks have handed in, and take nothing more of those that have connected up to now: others with their
+/* Forget what the ranks have handed in, and take nothing more from connections made so far: other ranks with their
  * numbers follow. Readers stay. */
 void tt__watch_renew(tt__watch *watch);
 

@@ -224,7 +224,7 @@ static void remove_file_timers(tt__file_timers *timers, pid_t pid, const char *s
 
 void tt__file_timers_forget(tt__file_timers *timers, pid_t pid) { remove_file_timers(timers, pid, NULL); }
 
-/* A timer of the same process and scope is replaced. Those with a signal of 0 or less end nobody. */
+/* A timer of the same process and scope is replaced. One with a signal of 0 or less has no effect. */
 static void take_request(tt__file_timers *timers, const char *line) {
     json_t *request = tt__json_loads(line, 0, NULL);
     const json_t *pid = json_object_get(request, "pid"), *expires = json_object_get(request, "expiration_time"),

@@ -44,7 +44,7 @@ void tt__timers_free(tt__timer_list *list);
 /* Return when tt__timers_expired() is to be called, in tt__now_ms() time; INT64_MAX: never. */
 int64_t tt__timers_look_ms(const tt__timer_list *list);
 
-/* If it is time: find a process of which a timer has expired, each once. False: there is no other. */
+/* If it is time: find a process with an expired timer; each is found once. False: there is no other. */
 bool tt__timers_expired(tt__timer_list *list, tt__expired *expired);
 
 /* ---- torchrun's timers (torch.distributed.elastic.timer.FileTimerClient): workers write a line of JSON for each timer

@@ -55,8 +55,8 @@ bool tt__is_consequence(const tt__worker *worker);
  * (SIGKILL, SIGSEGV, ...) comes before an exit code. */
 int tt__first_failure(const tt__worker *workers, int n);
 
-/* Did both ranks fail by themselves and say the same, as all do whose calls differ? Then neither is more to blame,
- * whichever ended first. What the launcher says of those that it killed are not their words. */
+/* Did both ranks fail by themselves and say the same, as ranks do whose calls differ? Then neither is more to blame,
+ * whichever ended first. What the launcher says of ranks that it killed does not count. */
 bool tt__failed_alike(const tt__worker *a, int rank_a, const tt__worker *b, int rank_b);
 
 /* Return what it said of its failure, without its own rank's number before it. */

@@ -19,6 +19,13 @@ typedef struct tt__round {
     tt__round_node of[]; /* (n) */
 } tt__round;
 
+/* Numbers that count on from one attempt to the next. */
+typedef struct tt__counts {
+    int attempt;  /* how often all workers were started again; as the workers here were told */
+    int restarts; /* how often some were, because one had failed */
+    int recovery; /* how often some went on while others were started */
+} tt__counts;
+
 typedef enum tt__event_kind {
     TT__ON_TIME,  /* time has passed */
     TT__ON_BEGIN, /* the job, which runs on this node alone, begins */
@@ -69,7 +76,7 @@ typedef struct tt__event {
         } signal;
         struct {
             tt__round *round; /* NULL after the step: the machine has taken it */
-            bool coordinates; /* this node serves the store, by now */
+            bool coordinates; /* this node now serves the store */
         } round;
         tt__remote_end *end; /* ON_REMOTE_END. NULL after the step: the machine has taken it */
         struct {
@@ -153,7 +160,7 @@ typedef enum tt__action_kind {
     TT__DO_ALARM,          /* the same, as a failure */
     TT__DO_SAY_ROUND,      /* print which round begins */
     TT__DO_SAY_LATE,       /* print which ranks are waited for */
-    TT__DO_SAY_DEPOSED,    /* print that another node coordinates by now */
+    TT__DO_SAY_DEPOSED,    /* print that another node has replaced this one as coordinator */
     TT__DO_REPORT_LOST,    /* report the nodes that are lost */
     TT__DO_REPORT_ATTEMPT, /* report how the attempt ended, and remember it */
     TT__DO_NOTE_WHY,       /* keep the reason for which the attempt ends */
@@ -162,7 +169,7 @@ typedef enum tt__action_kind {
     TT__DO_NEXT  /* then ON_NEXT; always the last */
 } tt__action_kind;
 
-/* Whom DO_SIGNAL is for. */
+/* Which processes get DO_SIGNAL. */
 typedef enum tt__signal_scope {
     TT__TO_WORKERS,   /* the workers and all that they started */
     TT__TO_LEFTOVERS, /* what workers left behind */
@@ -199,7 +206,7 @@ typedef struct tt__action {
         int attempt; /* DO_ANNOUNCE_SUCCESS, DO_ANNOUNCE_LAST */
         tt__gone gone;
         struct {
-            int attempt, restarts, recovery;
+            tt__counts counts;
             bool renews; /* the store, first */
         } order;
         struct {

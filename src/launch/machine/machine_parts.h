@@ -75,7 +75,7 @@ void tt__attempt_note_signal(tt__step *s, int sig);
 void tt__attempt_pass_signal(tt__step *s, int sig);
 
 /* A worker has failed, here or on another node: SETTLING begins, if it has not. The others have the settle period to
- * end by themselves and say why. Where all are started again it ends as soon as it is clear who was the first. */
+ * end by themselves and say why. If all are started again, it ends as soon as the first failure is known. */
 void tt__attempt_settle(tt__step *s);
 
 /* The attempt can't go on as it is, as a node is lost, comes or goes: workers that survive go on to the next round, the

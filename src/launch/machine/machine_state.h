@@ -58,7 +58,7 @@ typedef enum tt__member_state {
 /* What is known of the attempt on all nodes. */
 typedef enum tt__verdict_kind {
     TT__UNDECIDED,
-    TT__ALL_GONE, /* to the coordinator: no node has workers but those that are kept */
+    TT__ALL_GONE, /* to the coordinator: no node has workers left, except those that are kept */
     TT__ORDERED,  /* another round is on its way */
     TT__LAST      /* no attempt follows, as the coordinator says */
 } tt__verdict_kind;
@@ -68,13 +68,6 @@ typedef struct tt__verdict {
     bool any_kept; /* workers go on, on some node */
     bool well;     /* all workers have ended well, of their own accord */
 } tt__verdict;
-
-/* Numbers that count on from one attempt to the next. */
-typedef struct tt__counts {
-    int attempt;  /* how often all workers were started again; as the workers here were told */
-    int restarts; /* how often some were, because one had failed */
-    int recovery; /* how often some went on while others were started */
-} tt__counts;
 
 typedef struct tt__membership {
     tt__member_state state;

@@ -135,9 +135,8 @@ static void take_lost(tt__step *s, tt__event *event) {
     }
 }
 
-/* Another launcher has ended. While workers run here it has not ended together with the others: it is missing, or
- * leaves a job whose nodes may go. That is not so if the workers here were only kept for a round that does not
- * follow. */
+/* Another launcher has ended. If workers run here, it did not end together with the others: it is missing, or leaves a
+ * job whose nodes may go. Workers that were only kept for a round that does not follow don't count. */
 static void take_left(tt__step *s, tt__event *event) {
     tt__machine *m = s->m;
     int node = event->lost.node->node;
@@ -171,7 +170,7 @@ static void take_remote_end(tt__step *s, tt__event *event) {
     tt__attempt_settle(s);
 }
 
-/* Another coordinates by now: this node was silent or cut off. */
+/* Another node has replaced this one as coordinator: this one was silent or cut off. */
 static void take_deposition(tt__step *s) {
     s->m->membership.coordinates = false;
     if (tt__machine_is_done(s->m))
@@ -208,8 +207,8 @@ static void take_missed(tt__step *s) {
         s->m->membership.state = TT__LOST_JOB;
 }
 
-/* The coordinator is gone, and there was no round yet. Where a signal has ended the workers that were kept there is
- * nobody to wait for. */
+/* The coordinator is gone, and there was no round yet. If a signal has ended the workers that were kept, there is
+ * nothing to join for. */
 static void take_again(tt__step *s) {
     if (s->m->attempt.phase == TT__NO_ATTEMPT && !tt__machine_is_done(s->m))
         rejoin(s);
@@ -267,9 +266,7 @@ static void order_next(tt__step *s) {
         tt__do(s, TT__DO_RENEW_STORE);
     if (!m->job.alone) {
         tt__action *action = tt__do(s, TT__DO_ORDER_ROUND);
-        action->order.attempt = next.attempt;
-        action->order.restarts = next.restarts;
-        action->order.recovery = next.recovery;
+        action->order.counts = next;
         action->order.renews = !kept && !TT__MUTANT(store_renewed_early);
         return;
     }
