@@ -72,6 +72,7 @@ static void say_late_workers(launcher *l) {
                       l->job->first_rank + first, more, (tt__left_ms(l->machine.attempt.deadline_ms) + 999) / 1000);
 }
 
+/* Kill the workers that don't wait for the next round; only rank `rank`, unless it is -1. */
 static void kill_late_workers(launcher *l, int rank) {
     int only = rank - l->job->first_rank;
     for (int i = 0; i < l->job->workers; i++) {

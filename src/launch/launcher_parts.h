@@ -76,6 +76,7 @@ void tt__launcher_step(tt__launcher_state *l, tt__event *event);
 
 void tt__launcher_close_pipes(tt__launcher_state *l);
 
+/* Count the workers that survive the loss of others. */
 tt__survivors tt__launcher_survivors(const tt__launcher_state *l);
 
 /* Does worker `i` wait for the next round, or did it when it ended? */

@@ -86,7 +86,7 @@ typedef struct tt__nodes_event {
     int64_t believed_ms;
     char *text; /* WAITS; DECIDES: the event's text */
     int look;   /* LOOK */
-    /* SEEN; DECIDES, TT__ON_OVER, if wants_trace: ranks of other nodes. Its receiver may take it */
+    /* SEEN; DECIDES, TT__ON_OVER, if job->at_end is set: ranks of other nodes. Its receiver may take it */
     tt__snapshot snapshot;
 } tt__nodes_event;
 
@@ -117,17 +117,19 @@ void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__w
 void tt__nodes_announce_gone(tt__nodes *nodes, const tt__gone *gone);
 /* Announce that a worker of this node has ended well: the job waits for no further nodes. */
 void tt__nodes_announce_success(tt__nodes *nodes, int attempt);
-/* Of the coordinator: order a round; it comes, or FAILED. The store is renewed first, if it is given, when all that was
- * told before has been written to it. Announce that an attempt is to end, or that none follows. */
+/* Of the coordinator: order a round with these numbers; TT__ON_ROUND or TT__ON_NO_ROUND follows. The store is renewed
+ * first, if it is given, when all that was told before has been written to it. */
 void tt__nodes_order_round(tt__nodes *nodes, const tt__counts *counts, tt_store_server *renewed);
+/* Of the coordinator: announce that an attempt is to end, or that none follows. */
 void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why);
 void tt__nodes_announce_last(tt__nodes *nodes, int attempt);
+/* Announce that this launcher got a signal. */
 void tt__nodes_announce_signal(tt__nodes *nodes, int sig);
 /* Ask what the ranks of all other nodes call: SEEN follows, at most timeout_ms later. */
 void tt__nodes_look(tt__nodes *nodes, int64_t timeout_ms);
 /* Answer LOOK number `id`. */
 void tt__nodes_show(tt__nodes *nodes, int id, const tt__snapshot *snapshot);
-/* Announce that no worker of this node is left. `final` may be NULL. OVER follows. */
+/* Announce that no worker of this node is left. final: the ranks' last calls, or NULL. TT__ON_OVER follows. */
 void tt__nodes_announce_done(tt__nodes *nodes, const tt__snapshot *final);
 
 void tt__nodes_event_free(tt__nodes_event *event);
