@@ -15,6 +15,7 @@ is one.
   contract  a status must be used (TT_NODISCARD); arguments have TT_X_ARGS_INIT and tt_x_with; counts are int64_t
   sizes     no function above 80 lines, no file above 600
   folders   no folder of src or tests with more than 45 sources and headers: it wants rooms
+  states    a struct of the launcher's state has at most three booleans: a fourth wants an enum
   operators an operator, that is src/autograd without its argument checks, neither tests an element type nor looks at
             elements: kernels do
   names     no two files of src/ have one name, whatever their folders (a header and a source of one name share a
@@ -53,6 +54,9 @@ MAX_FUNCTION_LINES = 80
 MAX_FILE_LINES = 600
 MAX_FOLDER_FILES = 45
 MAX_COLUMNS = 120
+# The headers whose structs are the launcher's state, and how many booleans one may have.
+STATES = r"src/launch/(machine/machine_state|launcher_parts)\.h"
+MAX_BOOLEANS = 3
 MAX_FRONT_LINES = 120
 # What is written by hand in the folders whose lines are measured.
 COLUMN_FOLDERS = ("src", "include", "examples", "tests", "plugins", "bindings", "bench", "tools", "cmake")
@@ -369,6 +373,18 @@ def check_folders(names):
                               "together")
 
 
+def check_states(texts):
+    """`texts`: path -> text."""
+    for name, text in texts.items():
+        bare = strip_comments(text)
+        for found in re.finditer(r"\bstruct (\w+) \{([^{}]*)\}", bare) if re.fullmatch(STATES, name) else ():
+            booleans = re.findall(r"\w+(?=[,;])", " ".join(re.findall(r"\bbool ([^;]*;)", found[2])))
+            if len(booleans) > MAX_BOOLEANS:
+                yield name, bare.count("\n", 0, found.start()) + 1, (
+                    f"{found[1]} has {len(booleans)} booleans, above {MAX_BOOLEANS} ({', '.join(booleans)}): those "
+                    "that exclude each other are one enum")
+
+
 def check_file_names(names):
     """`names`: paths. A header and a source of one name belong together, so they lie in one folder."""
     first = {}
@@ -656,6 +672,7 @@ def source_findings():
     yield from check_file_names(texts)
     yield from check_static_names(texts)
     headers = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("include/tutti/*.h")}
+    yield from check_states(texts)
     yield from check_type_names(texts | headers)
     yield from check_include_circles(texts)
     macros = site_macros("".join(path.read_text() for path in ROOT.glob("include/tutti/*.h")))
