@@ -21,6 +21,7 @@ is one.
   names     no two files of src/ have one name, whatever their folders (a header and a source of one name share a
             folder), and no two files a static function of one name, so that a backtrace tells them apart
   types     no two types of src/ and include/ that begin with tt_ have one name, so that a name means one thing
+  mentions  the files that comments and ARCHITECTURE.md name are there
   columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments and the text of pages, where
             only rows of tables and single words, such as links, may be longer
   sites     a call of ours to other ranks says in words what it is part of: its line would mean nothing to a program
@@ -66,6 +67,9 @@ LINKING_PAGES = ("*.md", "docs/**/*.md", "bindings/*/*.md")
 INDEX = "docs/README.md"
 OF_ALL_TIMES = ("CHANGELOG.md", "ARCHITECTURE.md")  # these also name what is gone, or is no public function
 INDEXED = ("docs/**/*.md", "docs/man/*.1")
+
+# Files of others that comments name.
+OTHERS_FILES = set("a.c cmocka.h cublasLt.h jpeglib.h linux_syscall_hooks.h llm.c math.h pidfd.h train.c".split())
 
 # What makes a descriptor, and who may do so without tt__fd(): it itself; who makes standard streams of them.
 MAKES_DESCRIPTOR = (r"(?<![\w>.*])(accept4?|dup|epoll_create1|eventfd|memfd_create|open(?:at)?|signalfd|socket|"
@@ -385,6 +389,18 @@ def check_states(texts):
                     "that exclude each other are one enum")
 
 
+def check_mentions(texts, files):
+    """`texts`: path -> text of sources and of ARCHITECTURE.md; `files`: names of all files, without their folders."""
+    for name, text in texts.items():
+        comments = re.finditer(r"/\*.*?\*/", text, flags=re.S) if name.endswith((".c", ".h", ".cu")) else [
+            re.match(".*", text, flags=re.S)]
+        for comment in comments:
+            for found in re.finditer(r"(?<![\w<.])[\w/]*?(\w+\.(?:c|h|cu|hpp))\b(?!\.\d)", comment[0]):
+                if found[1] not in files and found[1].islower() and found[1][0] != "_" and found[1] not in OTHERS_FILES:
+                    line = text.count("\n", 0, comment.start() + found.start()) + 1
+                    yield name, line, f"{found[0]} is named, and there is no such file"
+
+
 def check_file_names(names):
     """`names`: paths. A header and a source of one name belong together, so they lie in one folder."""
     first = {}
@@ -675,6 +691,12 @@ def source_findings():
     yield from check_states(texts)
     yield from check_type_names(texts | headers)
     yield from check_include_circles(texts)
+    files = {path.name for folder in COLUMN_FOLDERS for path in (ROOT / folder).rglob("*.*")}
+    commented = {str(path.relative_to(ROOT)): path.read_text() for folder in ("src", "include", "plugins", "tests")
+                 for path in (ROOT / folder).rglob("*") if path.suffix in (".c", ".h", ".cu")}
+    page = ROOT / "ARCHITECTURE.md"
+    commented |= {page.name: page.read_text()} if page.exists() else {}
+    yield from check_mentions(commented, files)
     macros = site_macros("".join(path.read_text() for path in ROOT.glob("include/tutti/*.h")))
     for path in sorted(ROOT.glob("src/*/**/*.[ch]")):
         name, text = str(path.relative_to(ROOT)), path.read_text()

@@ -255,7 +255,7 @@ static void refuse_member(tt__talk *t, int id, tt_status why) {
     snprintf(text, sizeof text, "%s", tt_last_error());
     if (!t->nodes->member.coordinates) {
         tt__talk_fail(t, text);
-        tt_ignore(tt__talk_put_left(t)); /* see nodes_problem.c */
+        tt_ignore(tt__talk_put_left(t)); /* wait_until_all_know() there waits for it */
     } else if (id == 0 || (needed && !t->round)) {
         tt__talk_fail_all(t, text);
     } else {
