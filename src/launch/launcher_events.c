@@ -123,7 +123,7 @@ static void worker_ended(launcher *l, int i, int status, bool untold) {
     if (!w->sent_signal)
         w->sent_signal = event.ended.agreed = tt__launcher_agreed_stop(l, i);
     w->waited = tt__launcher_waits(l, i);
-    if (status != 0)
+    if (status != 0 && w->pid) /* a worker that was never started has at most a file of the attempt before */
         tt__error_file_read(tt__job_error_file(l->job, i, path), w);
     note_memory_kill(l, w);
     note_own_message(w);

@@ -52,7 +52,7 @@ typedef struct tt__launcher_state {
     tt__nodes *nodes; /* of a job on several nodes; NULL while the job is looked for */
 
     tt__watch *watch;
-    struct tt__watchdog *watchdog; /* launcher_watchdog.h */
+    struct tt__watchdog *watchdog; /* of launcher_watchdog.c */
     bool looking;                  /* readers wait for `remote` */
     tt__snapshot remote;           /* the calls of other nodes' ranks, as last seen */
 

@@ -92,7 +92,7 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
     t->round = r;
     t->looks = 0;
     t->closed = t->told_waiting = false;
-    bool doubts = !TT__MUTANT(round_begun_that_is_over) && tt__talk_replaces(t) && !t->nodes->member.coordinates;
+    bool doubts = tt__talk_replaces(t) && !t->nodes->member.coordinates;
     if (!tt__talk_post(t, (tt__nodes_event){.event = {.kind = TT__ON_ROUND, .round = {.round = copy}},
                                             .believed_ms = doubts ? TT__BELIEVED_NOT_YET : TT__BELIEVED_ALWAYS}))
         tt__talk_fail(t, "no memory to take part in the job");
@@ -116,8 +116,9 @@ void tt__talk_collect_first(tt__talk *t) {
 
 /* Does a member count for the next round? One of the last round does when it has nothing of it left. */
 static bool is_ready(const tt__talk *t, int id) {
-    return tt__node_lives(&t->of[id]) && (!t->round || tt__talk_node_number(t, id) < 0 ||
-                                          TT__MUTANT(next_attempt_too_early) || t->of[id].gone > t->round->attempt);
+    return (TT__MUTANT(lost_node_in_round) ? t->of[id].here : tt__node_lives(&t->of[id])) &&
+           (!t->round || tt__talk_node_number(t, id) < 0 || TT__MUTANT(next_attempt_too_early) ||
+            t->of[id].gone > t->round->attempt);
 }
 
 static int count_ready(const tt__talk *t) {

@@ -301,7 +301,7 @@ static void collect_next(tt__talk *t, const tt__order *order) {
     const char *keys[] = {key};
     bool there;
     tt__talk_key(key, "beat", t->id);
-    if (!TT__MUTANT(store_renewed_amid_news) && order->renewed && t->store && !t->cut)
+    if (order->renewed && t->store && !t->cut)
         tt__talk_check(t, tt_store_check(t->store, keys, 1, &there));
     if (order->renewed)
         tt__store_server_renew(order->renewed);
