@@ -5,14 +5,6 @@
  *
  * Each save has a number, which its index and its files carry as metadata: a save that was killed may leave some of its
  * files beside others of the one before. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/random.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "base/args.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
@@ -22,6 +14,14 @@
 #include "checkpoint/safetensors.h"
 #include "data/files/whole_file.h"
 #include "tensor/core/named_tensors.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
 
 #define INDEX_ENDING ".safetensors.index.json"
 #define WEIGHT_MAP "weight_map"
@@ -358,4 +358,16 @@ tt_status tt_safetensors_save_sharded_with(const tt_safetensors_save_sharded_arg
         return tt__fail(TT_ERR_INVALID, "%s: expected .metadata of .metadata_count pairs, got %s and %" PRId64,
                         args.path, args.metadata ? "some" : "NULL", args.metadata_count);
     return save_sharded(&args);
+}
+
+/* ---- one file or an index ---- */
+
+tt_status tt_safetensors_load_with(const tt_safetensors_load_args *given, size_t size) {
+    tt_safetensors_load_args args;
+    TT__ARGS_COPY(args, given, size);
+    if (!args.out || !args.path)
+        return tt__fail(TT_ERR_INVALID, "tt_safetensors_load: `%s` is NULL", args.out ? "path" : "out");
+    *args.out = NULL;
+    return tt__safetensors_is_index(args.path) ? tt__safetensors_read_index(args.out, args.path, args.skip_unsupported)
+                                               : tt__safetensors_read_file(args.out, args.path, args.skip_unsupported);
 }

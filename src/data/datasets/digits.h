@@ -1,4 +1,4 @@
-/* Procedurally drawn digits: one at a time, on raw pixels. */
+/* Drawing one digit of the built-in data set. */
 #ifndef TT_DATA_DIGITS_H
 #define TT_DATA_DIGITS_H
 

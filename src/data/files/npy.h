@@ -18,24 +18,6 @@ typedef struct tt__npy_input {
     void *from;
 } tt__npy_input;
 
-/* Element types of the format and what becomes of each. */
-typedef struct tt__npy_type {
-    char kind;        /* of "<f4" the f, */
-    uint8_t width;    /* and the 4: bytes of an element in the file */
-    tt_dtype dtype;   /* of the tensor */
-    bool is_unsigned; /* widened to a type with one bit more, or checked */
-} tt__npy_type;
-
-typedef struct tt__npy_header {
-    const tt__npy_type *type;
-    bool swapped; /* bytes are not in this machine's order */
-    bool fortran;
-    tt_shape shape;
-} tt__npy_header;
-
-/* Parse a header's text, `size` bytes. */
-tt_status tt__npy_parse(tt__npy_header *header, const char *name, const char *text, size_t size);
-
 /* Read an array. *out: the caller's; NULL after a failure. */
 tt_status tt__npy_decode(tt_tensor **out, const tt__npy_input *input);
 

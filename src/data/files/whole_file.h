@@ -1,4 +1,4 @@
-/* A file in memory, as a whole. */
+/* Regular files: opening one, reading a part of it, and reading the whole. */
 #ifndef TT_DATA_WHOLE_FILE_H
 #define TT_DATA_WHOLE_FILE_H
 

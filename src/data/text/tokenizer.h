@@ -6,7 +6,7 @@
 
 #include <tutti/datasets.h>
 
-/* A run of bytes -> the number of the token that it is. */
+/* A hash table that finds the number of a token by its bytes. */
 typedef struct tt__token_map {
     int32_t *slots; /* numbers, -1: free */
     size_t mask;    /* slots - 1, of a power of two */

@@ -1,6 +1,6 @@
 /* How GPT-2 cuts a text into words before it looks for merges. */
-#ifndef TT_DATA_GPT2_SPLIT_H
-#define TT_DATA_GPT2_SPLIT_H
+#ifndef TT_DATA_GPT2_TOKENIZER_H
+#define TT_DATA_GPT2_TOKENIZER_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -10,8 +10,5 @@
  *   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  * A byte that is not UTF-8 counts as a character that is none of these. */
 size_t tt__gpt2_word(const uint8_t *text, size_t size);
-
-/* Decode the character at `text`, size > 0; *length: its bytes. UINT32_MAX, of one byte, for what is not UTF-8. */
-uint32_t tt__utf8_decode(const uint8_t *text, size_t size, size_t *length);
 
 #endif
