@@ -1,8 +1,7 @@
-/* What becomes of references when a worker is lost: references.h. */
+/* The counts of references when a worker is lost: references.h says how. */
 #include "base/error.h"
 #include "rpc/calls/sending.h"
 #include "rpc/references/references.h"
-#include "rpc/workers/peers.h"
 
 #include <stdlib.h>
 
@@ -31,7 +30,7 @@ static void end_unmade(tt_rpc *rpc, tt__rpc_due *due) {
     tt__rpc_unlock(rpc);
 }
 
-/* The call that makes the value will not come. */
+/* Fail a value whose creator was lost before it made the call for it. */
 static void fail_unmade(tt_rpc *rpc, tt_rref *rref) {
     rref->unmade.run = end_unmade;
     rref->shares++;
