@@ -352,8 +352,8 @@ static tt_status check_bools(const source *src, const entry *e, const tt_tensor 
     return TT_OK;
 }
 
-/* Turn `count` unsigned integers of that type into signed ones that have room for them, in place: they lie at the end
- * of the tensor's memory. Returns how many could be: all but for a U64 beyond I64. */
+/* Turn `count` unsigned integers of that type into signed ones that have room for them, in place: the unsigned ones
+ * are at the end of the tensor's memory. Returns how many it turned: fewer if a U64 is above I64's largest value. */
 static int64_t give_sign(const dtype_row *dtype, tt_tensor *x, int64_t count) {
     unsigned char *to = tt_tensor_data(x);
     size_t size = dtype->bits / 8, room = tt_dtype_size(dtype->dtype);

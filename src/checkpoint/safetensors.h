@@ -31,11 +31,7 @@ struct tt_safetensors {
     size_t part_count;
 };
 
-/* Does the path name an index of several files, "model.safetensors.index.json"? */
-bool tt__safetensors_is_index(const char *path);
-
-/* Read one file, or all files of an index. */
+/* Read one file. */
 tt_status tt__safetensors_read_file(tt_safetensors **out, const char *path, bool skip_unsupported);
-tt_status tt__safetensors_read_index(tt_safetensors **out, const char *path, bool skip_unsupported);
 
 #endif

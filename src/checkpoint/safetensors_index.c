@@ -29,7 +29,8 @@
 
 static const uint64_t default_shard_bytes = UINT64_C(5000000000); /* as transformers' */
 
-bool tt__safetensors_is_index(const char *path) { return tt__ends_with(path, INDEX_ENDING); }
+/* Does the path name an index of several files, "model.safetensors.index.json"? */
+static bool is_index_path(const char *path) { return tt__ends_with(path, INDEX_ENDING); }
 
 /* Make the path of a file beside the index; the caller's to free. */
 static char *path_beside(const char *index, const char *file) {
@@ -159,8 +160,8 @@ static tt_status check_map_and_files(const tt_safetensors *all, const char *inde
     return tt__problems_report(&problems, index);
 }
 
-/* Check that all files are of one save. Those of other programs have no number. The index may be of the save before:
- * it comes last. */
+/* Check that all files are of one save. Those of other programs have no number. The index may be of the save before,
+ * since it is written last. */
 static tt_status check_saves(const tt_safetensors *all, const char *index) {
     const char *first = all->part_count ? tt_safetensors_metadata(all->parts[0], SAVE) : NULL;
     for (size_t p = 1; p < all->part_count; p++) {
@@ -204,7 +205,7 @@ static tt_status read_index_parts(tt_safetensors *all, const char *path, bool sk
     return join_parts(all, path, map);
 }
 
-tt_status tt__safetensors_read_index(tt_safetensors **out, const char *path, bool skip_unsupported) {
+static tt_status read_index(tt_safetensors **out, const char *path, bool skip_unsupported) {
     tt_safetensors *all = calloc(1, sizeof *all);
     if (!all)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory to read it", path);
@@ -350,7 +351,7 @@ tt_status tt_safetensors_save_sharded_with(const tt_safetensors_save_sharded_arg
     TT__ARGS_COPY(args, given, size);
     if (!args.path || !args.tensors)
         return tt__fail_argument("tt_safetensors_save_sharded: `%s` is NULL", args.path ? "tensors" : "path");
-    if (!tt__safetensors_is_index(args.path))
+    if (!is_index_path(args.path))
         return tt__fail(TT_ERR_INVALID, "%s: expected the path of an index, NAME" INDEX_ENDING, args.path);
     TT__TRY(tt__named_tensors_check(args.path, args.tensors, true));
     TT__TRY(check_given_once(&args));
@@ -368,6 +369,6 @@ tt_status tt_safetensors_load_with(const tt_safetensors_load_args *given, size_t
     if (!args.out || !args.path)
         return tt__fail(TT_ERR_INVALID, "tt_safetensors_load: `%s` is NULL", args.out ? "path" : "out");
     *args.out = NULL;
-    return tt__safetensors_is_index(args.path) ? tt__safetensors_read_index(args.out, args.path, args.skip_unsupported)
-                                               : tt__safetensors_read_file(args.out, args.path, args.skip_unsupported);
+    return is_index_path(args.path) ? read_index(args.out, args.path, args.skip_unsupported)
+                                    : tt__safetensors_read_file(args.out, args.path, args.skip_unsupported);
 }

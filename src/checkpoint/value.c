@@ -5,7 +5,7 @@
 #include "base/text/format.h"
 #include "base/text/utf8.h"
 #include "checkpoint/safetensors.h"
-#include "data/files/npz.h"
+#include "data/files/npy.h"
 #include "tensor/core/named_tensors.h"
 #include "tensor/core/tensor.h"
 

@@ -14,7 +14,6 @@
 #include "rpc/references/references.h"
 #include "rpc/rpc_state.h"
 #include "rpc/threads/cycles.h"
-#include "rpc/threads/rpc_threads.h"
 #include "rpc/threads/waiting.h"
 #include "rpc/values/landing_memory.h"
 #include "rpc/values/packets_memory.h"

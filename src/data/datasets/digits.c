@@ -6,8 +6,6 @@
  * and specks come last.
  *
  * Glyph coordinates: a box of 70 x 100 units, x to the right, y down, (0,0) in the middle. */
-#include "data/datasets/digits.h"
-
 #include "base/error.h"
 #include "tensor/core/tensor.h"
 
@@ -18,7 +16,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { SIDE = TT__DIGIT_SIDE, PIXELS = SIDE * SIDE };
+enum { SIDE = 28, PIXELS = SIDE * SIDE };
 
 /* ---- random numbers: SplitMix64 (Steele, Lea and Flood, 2014), one stream an example ---- */
 
@@ -224,7 +222,10 @@ static void ink_page(uint8_t *pixels, const float *gap, const hand *h, rng *r) {
     add_specks(pixels, r);
 }
 
-int tt__digit_draw(uint8_t *pixels, uint64_t seed, int64_t index) {
+/* Draw example number `index` of the set with this seed: pixels (SIDE,SIDE), 0 background to 255 ink. Returns the
+ * digit, 0..9. It is the same on every machine: of floating point, only what IEEE 754 rounds correctly is used (+ - * /
+ * and square root). */
+static int digit_draw(uint8_t *pixels, uint64_t seed, int64_t index) {
     rng r = {splitmix(seed + UINT64_C(0x9e3779b97f4a7c15)) ^
              splitmix((uint64_t)index * UINT64_C(0xd1342543de82ef95) + 1)};
     hand h;
@@ -241,7 +242,7 @@ int tt__digit_draw(uint8_t *pixels, uint64_t seed, int64_t index) {
 tt_dataset *tt_digits(int64_t n, uint64_t seed) {
     if (n < 1)
         return tt__fail_null(TT_ERR_INVALID, "tt_digits: expected at least 1 example, got %" PRId64, n);
-    tt_tensor *images = tt_keep(tt__tensor_new("tt_digits", TT_SHAPE(n, 1, TT__DIGIT_SIDE, TT__DIGIT_SIDE), TT_U8));
+    tt_tensor *images = tt_keep(tt__tensor_new("tt_digits", TT_SHAPE(n, 1, SIDE, SIDE), TT_U8));
     tt_tensor *labels = tt_keep(tt__tensor_new("tt_digits", TT_SHAPE(n), TT_I64));
     if (!images || !labels) {
         tt_tensor_free(images);
@@ -251,6 +252,6 @@ tt_dataset *tt_digits(int64_t n, uint64_t seed) {
     uint8_t *pixels = images->data;
     int64_t *label = labels->data;
     for (int64_t i = 0; i < n; i++)
-        label[i] = tt__digit_draw(pixels + i * TT__DIGIT_SIDE * TT__DIGIT_SIDE, seed, i);
+        label[i] = digit_draw(pixels + i * SIDE * SIDE, seed, i);
     return tt_tensor_dataset(images, labels);
 }

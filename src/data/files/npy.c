@@ -18,8 +18,8 @@
 
 /* Element types of the format and what becomes of each. */
 typedef struct tt__npy_type {
-    char kind;        /* of "<f4" the f, */
-    uint8_t width;    /* and the 4: bytes of an element in the file */
+    char kind;        /* the f of "<f4" */
+    uint8_t width;    /* the 4 of "<f4": bytes of an element in the file */
     tt_dtype dtype;   /* of the tensor */
     bool is_unsigned; /* widened to a type with one bit more, or checked */
 } tt__npy_type;

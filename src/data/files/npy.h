@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 
+#include <tutti/datasets.h>
 #include <tutti/tensor.h>
 
 /* Where the bytes come from. */
@@ -23,5 +24,10 @@ tt_status tt__npy_decode(tt_tensor **out, const tt__npy_input *input);
 
 /* Put magic number and header of x; `padded` to a multiple of 64 bytes. */
 void tt__npy_put_header(tt__bytes *to, const tt_tensor *x);
+
+/* ---- .npz: the names in an archive, and those of tensors in a tree of values ---- */
+
+/* Check that no name comes twice. Else the error has this status, and begins with `who`. */
+tt_status tt__npz_check_names(const char *who, tt_status status, const char *const *names, int64_t count);
 
 #endif

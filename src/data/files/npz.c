@@ -1,5 +1,4 @@
 /* .npz files: zip archives of .npy records. They are written as numpy.savez() does, nothing compressed. */
-#include "data/files/npz.h"
 
 #include "base/error.h"
 #include "base/text/parse.h"
@@ -92,7 +91,8 @@ static tt_status check_record(const tt__zip_reader *zip, const tt__zip_record *r
     return TT_OK;
 }
 
-/* Read record i. *packed: the packed bytes of all records so far; if they are more than the file has, records overlap. */
+/* Read record i. *packed: the packed bytes of all records so far; if they are more than the file has, records
+ * overlap. */
 static tt_status read_record(tt_npz *file, const tt__zip_reader *zip, uint64_t i, uint64_t size, uint64_t *packed) {
     tt__zip_record record;
     TT__TRY(tt__zip_look(zip, i, &record));

@@ -11,8 +11,8 @@
 typedef struct tt__source {
     const char *name; /* for errors; borrowed */
     int fd;
-    uint64_t packed_size; /* bytes of the file, */
-    uint64_t packed_read; /* and how many of them were read */
+    uint64_t packed_size; /* bytes of the file */
+    uint64_t packed_read; /* bytes of it that were read */
     bool gzip, ended;
     z_stream inflate; /* next_in, avail_in: the bytes in `buffer` that are not used yet, also of a plain file */
     uint8_t buffer[32768];

@@ -43,28 +43,28 @@ struct tt_loader {
     tt_collate_fn collate; /* or NULL */
     void *collate_user;
     bool drop_last;
-    int64_t wanted_in_a_row; /* of virtual ranks: batches of each before the next one's, in epochs to come, */
-    int64_t in_a_row;        /* and in the one under way */
+    int64_t wanted_in_a_row; /* batches of a virtual rank before the next one's, in epochs to come */
+    int64_t in_a_row;        /* the same in the epoch under way */
     int64_t examples;        /* of this epoch, without what drop_last leaves out */
     bool begun;              /* an epoch is under way */
-    int64_t epochs;          /* begun */
-    int64_t epoch;  /* in which transforms draw: the sampler's, if it was told one, else how many began before */
-    int64_t at;     /* the next one for the caller */
+    int64_t epochs;          /* epochs that have begun */
+    int64_t epoch;  /* in which transforms draw: what the sampler was told, else the number of epochs before this one */
+    int64_t at;     /* place in `order` of the caller's next example */
     int64_t lent;   /* batches that the caller has had */
     int64_t share;  /* indices of this epoch, with what drop_last leaves out */
-    int64_t given;  /* the next one that no job has */
+    int64_t given;  /* place in `order` of the next example that no job has */
     int64_t *order; /* (size of the sampler) the examples that this epoch visits */
-    int64_t *sizes; /* (batches of the sampler) of a batch sampler of the program's own; else NULL */
-    int64_t batch;  /* how many batches have jobs */
+    int64_t *sizes; /* (batches of the sampler) if it is a batch sampler of the program's own; else NULL */
+    int64_t batch;  /* batches that have jobs */
     tt__normalization how;
     tt__batches batches;
     int64_t readers, jobs;
     tt__reader *reader;    /* (readers) one for each worker; without workers one */
     tt__loader_job *job;   /* (jobs) one for each slot of the crew; without workers one */
     tt__loader_crew *crew; /* or NULL: the caller makes batches */
-    int64_t began_ns;      /* when the caller asked for the epoch's first batch, */
-    int64_t seen_ns;       /* when it got its last one, */
-    int64_t waited_ns;     /* and how long it was in tt_loader_next() in between */
+    int64_t began_ns;      /* when the caller asked for the epoch's first batch */
+    int64_t seen_ns;       /* when it got its last one */
+    int64_t waited_ns;     /* how long it was in tt_loader_next() in between */
     tt__loader_state state;
     tt__saved_error error; /* what ended the epoch; status TT_OK: nothing */
 };

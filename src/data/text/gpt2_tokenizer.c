@@ -1,6 +1,5 @@
 /* GPT-2's tokenizer from its two files: vocab.json, an object of tokens' texts and numbers, and merges.txt, a pair of
  * texts in each line, the first to be merged first. In these texts each byte stands as a character that can be seen. */
-#include "data/text/gpt2_tokenizer.h"
 
 #include "base/error.h"
 #include "base/problem_list.h"
@@ -267,8 +266,8 @@ static void free_merges(void *rules) {
     free(merges);
 }
 
-static tt_tokenizer *gpt2_make(const char *vocab_name, const tt__whole_file *vocab, const char *merges_name,
-                               const tt__whole_file *merges) {
+static tt_tokenizer *gpt2_of_files(const char *vocab_name, const tt__whole_file *vocab, const char *merges_name,
+                                   const tt__whole_file *merges) {
     tt_tokenizer *t = read_vocabulary(vocab_name, vocab);
     if (!t)
         return NULL;
@@ -290,7 +289,7 @@ tt_tokenizer *tt_gpt2_tokenizer(const char *vocab_path, const char *merges_path)
         return tt__fail_null(TT_ERR_INVALID, "tt_gpt2_tokenizer: the path of the %s is NULL",
                              vocab_path ? "merges" : "vocabulary");
     if (!tt__whole_file_read(&vocab, vocab_path, most) && !tt__whole_file_read(&merges, merges_path, most))
-        t = gpt2_make(vocab_path, &vocab, merges_path, &merges);
+        t = gpt2_of_files(vocab_path, &vocab, merges_path, &merges);
     tt__whole_file_free(&vocab);
     tt__whole_file_free(&merges);
     return t;

@@ -28,7 +28,7 @@ struct tt_tokenizer {
     tt__token_map map;
     int32_t of_byte[256]; /* tokens of one byte; -1: there is none */
     tt_status (*encode)(const tt_tokenizer *t, const uint8_t *text, size_t size, tt__token_list *out);
-    void *rules;                     /* of the kind: merges */
+    void *rules;                     /* of this kind of tokenizer; or NULL */
     void (*free_rules)(void *rules); /* or NULL */
 };
 

@@ -1,3 +1,4 @@
+/* Making calls, and what ends them. */
 #include "rpc/calls/calling.h"
 
 #include "base/error.h"
@@ -44,7 +45,7 @@ static tt_status take_reply_refs(tt_rpc *rpc, int from, const tt__rpc_packet_vie
     return status;
 }
 
-/* A reply has come whose references can't be taken. */
+/* Fail the call of a reply whose references can't be taken. */
 static tt_status fail_reply(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt__rpc_packet *packet,
                             tt_status status) {
     tt__rpc_out *out = tt__out_find(rpc, view->header.id, from);

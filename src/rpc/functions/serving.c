@@ -108,9 +108,9 @@ static size_t all_part_bytes(const tt_rpc_call *call) {
     return all;
 }
 
-/* Admit a call if there is room for its parts, which are received next. Parts of calls that have not begun take
- * `max_memory` in all, or one call is alone. Those of one worker take at most as much as they leave free, so that a
- * worker whose parts don't come does not stop the others. The lock is held. */
+/* Admit a call if there is room for its parts, which are received next. Parts of calls that have not begun take at most
+ * `max_memory` in all, unless one call is alone. The parts of one worker take at most as much as is left free, so that
+ * a worker whose parts don't come does not stop the others. The lock is held. */
 static bool admit_call(tt_rpc *rpc, tt_rpc_call *call) {
     tt__rpc_peer *peer = rpc->peers[call->from];
     size_t bytes = all_part_bytes(call), half = rpc->max_memory / 2 + 1, counted = bytes < half ? bytes : half;
@@ -135,7 +135,7 @@ static bool takes_replies_again(tt_rpc *rpc, tt_rpc_call *call) {
 static bool has_thread(tt_rpc *rpc, tt_rpc_call *call) { return tt__rpc_crew_spares(rpc, rpc->peers[call->from]); }
 
 /* Queue the calls of a list that may go on now, or whose caller is lost. */
-static void let_go(tt_rpc *rpc, tt__rpc_due_list *list, bool (*may_go)(tt_rpc *rpc, tt_rpc_call *call)) {
+static void let_calls_go(tt_rpc *rpc, tt__rpc_due_list *list, bool (*may_go)(tt_rpc *rpc, tt_rpc_call *call)) {
     tt__rpc_due_list all = {list->first, list->first ? list->end : &all.first};
     *list = (tt__rpc_due_list){NULL, &list->first};
     for (tt__rpc_due *due; (due = tt__rpc_list_take(&all));) {
@@ -148,9 +148,9 @@ static void let_go(tt_rpc *rpc, tt__rpc_due_list *list, bool (*may_go)(tt_rpc *r
 }
 
 void tt__serve_look(tt_rpc *rpc) {
-    let_go(rpc, &rpc->held, admit_call);
-    let_go(rpc, &rpc->aside, has_thread);
-    let_go(rpc, &rpc->slow, takes_replies_again);
+    let_calls_go(rpc, &rpc->held, admit_call);
+    let_calls_go(rpc, &rpc->aside, has_thread);
+    let_calls_go(rpc, &rpc->slow, takes_replies_again);
 }
 
 /* Put a call into rpc->slow, rpc->aside or rpc->held if its caller has not taken earlier replies, or there is no thread
@@ -282,7 +282,7 @@ static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
     tt__served_uncount(rpc, call);
     call->stage = CALL_RUNS;
     if (held && rpc->held.first) {
-        let_go(rpc, &rpc->held, admit_call);
+        let_calls_go(rpc, &rpc->held, admit_call);
         tt__rpc_notice(rpc);
     }
     tt__rpc_unlock(rpc);

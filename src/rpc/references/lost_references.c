@@ -71,8 +71,8 @@ void tt__rrefs_lost(tt_rpc *rpc, int id) {
 
 /* ---- settling */
 
-/* Tell the owner which of its values' references this worker has received from a lost giver, of which no more can come:
- * from now on it holds them as its own. */
+/* Tell the owner which references to its values this worker has received from a lost giver, from which no more can
+ * come. From now on this worker holds them as if it had given them to itself. */
 static void settle_with(tt_rpc *rpc, int owner, int giver) {
     for (uint32_t i = 0; i < rpc->rref_room; i++)
         for (tt_rref *rref = rpc->rrefs[i]; rref; rref = rref->next) {

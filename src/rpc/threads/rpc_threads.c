@@ -1,4 +1,3 @@
-#include "rpc/threads/rpc_threads.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"

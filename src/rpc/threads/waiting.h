@@ -4,7 +4,7 @@
  *
  *   1. a thread that waits for a future: it takes its reply itself, so no other thread has to wake it;
  *   2. an idle thread of the pool: it runs the call that it receives, so no other thread has to be woken either;
- *   3. the keeper (rpc_threads.h).
+ *   3. the keeper (rpc_threads.c).
  *
  * A thread that waits takes over from an idle thread of the pool. When the poller stops, it wakes one that goes on. A
  * poller that finds no messages first looks again at once if there is a CPU for each worker, then yields between looks,
@@ -76,5 +76,16 @@ bool tt__rpc_crew_spares(const tt_rpc *rpc, const tt__rpc_peer *peer);
 
 /* Stop all threads, and wait until they have ended. Takes the lock. */
 void tt__rpc_crew_end(tt_rpc *rpc);
+
+/* ---- rpc_threads.c: the loops of the pool's threads and of the keeper ----
+ * The keeper is a thread that checks every TT__RPC_LOOK_MS whether other workers were lost, timeouts have passed, or
+ * calls wait for each other. It moves messages while no other thread does. It never runs a function. */
+
+/* Start the keeper, or stop it and wait until it has ended (which takes the lock). */
+tt_status tt__rpc_keeper_start(tt_rpc *rpc);
+void tt__rpc_keeper_end(tt_rpc *rpc);
+
+/* Prepare the pool; waiting.c starts its threads when they are needed. */
+void tt__pool_init(tt_rpc *rpc);
 
 #endif
