@@ -3,7 +3,7 @@
  *
  * While it runs, the machine owns all values it made, in `objects`, and nothing is counted: containers may hold each
  * other in any way that a file invents. When it has stopped, pickle_values.c checks what is reachable from the result
- * (a tree, or one whose parts are shared, of limited depth and size) and counts it; the rest goes. */
+ * (a tree, or one whose parts are shared, of limited depth and size) and counts it; the rest is freed. */
 #ifndef TT_CHECKPOINT_PICKLE_H
 #define TT_CHECKPOINT_PICKLE_H
 

@@ -478,23 +478,28 @@ tt_status tt_safetensors_parse_with(const tt_safetensors_parse_args *given, size
     return read_source(args.out, &src, args.skip_unsupported);
 }
 
-/* Read the open file of `src`. */
-static tt_status read_file(tt_safetensors **out, source *src, bool skip) {
+tt_status tt__checkpoint_file_open(int *fd, uint64_t *size, const char *path) {
     struct stat s;
-    if (fstat(src->fd, &s) != 0)
-        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't look at it", src->name);
-    if (!S_ISREG(s.st_mode))
-        return tt__fail(TT_ERR_IO, "%s: expected a file, got a %s", src->name,
-                        S_ISDIR(s.st_mode) ? "directory" : "device or pipe");
-    src->size = (uint64_t)s.st_size;
-    return read_source(out, src, skip);
+    tt_status status = TT_OK;
+    *fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (*fd < 0)
+        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", path);
+    if (fstat(*fd, &s) != 0)
+        status = tt__fail_errno(TT_ERR_IO, errno, "%s: can't look at it", path);
+    else if (!S_ISREG(s.st_mode))
+        status = tt__fail(TT_ERR_IO, "%s: expected a file, got a %s", path,
+                          S_ISDIR(s.st_mode) ? "directory" : "device or pipe");
+    if (status)
+        close(*fd);
+    else
+        *size = (uint64_t)s.st_size;
+    return status;
 }
 
 tt_status tt__safetensors_read_file(tt_safetensors **out, const char *path, bool skip_unsupported) {
-    source src = {.name = path, .fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
-    if (src.fd < 0)
-        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", path);
-    tt_status status = read_file(out, &src, skip_unsupported);
+    source src = {.name = path};
+    TT__TRY(tt__checkpoint_file_open(&src.fd, &src.size, path));
+    tt_status status = read_source(out, &src, skip_unsupported);
     close(src.fd);
     return status;
 }

@@ -31,6 +31,10 @@ struct tt_safetensors {
     size_t part_count;
 };
 
+/* Open a regular file for reading: a descriptor, the caller's to close after success, and its size. TT_ERR_IO names the
+ * file. Never waits for a FIFO's writer. */
+tt_status tt__checkpoint_file_open(int *fd, uint64_t *size, const char *path);
+
 /* Read one file. */
 tt_status tt__safetensors_read_file(tt_safetensors **out, const char *path, bool skip_unsupported);
 

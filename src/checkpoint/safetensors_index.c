@@ -7,7 +7,6 @@
  * files beside others of the one before. */
 #include "base/args.h"
 #include "base/error.h"
-#include "base/files/atomic_file.h"
 #include "base/problem_list.h"
 #include "base/text/json.h"
 #include "base/text/parse.h"
@@ -279,20 +278,11 @@ static tt_status save_shards(const tt_safetensors_save_sharded_args *args, json_
 }
 
 static tt_status write_index(const char *path, json_t *index) {
-    tt__atomic_file file;
     char *text = tt__json_dumps(index, JSON_INDENT(2));
     if (!text)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its text", path);
-    tt_status status = tt__atomic_open(&file, path);
-    if (!status) {
-        status = tt__atomic_write(&file, text, strlen(text));
-        if (!status)
-            status = tt__atomic_write(&file, "\n", 1);
-        if (!status)
-            status = tt__atomic_commit(&file);
-        else
-            tt__atomic_abort(&file);
-    }
+    tt_status status =
+        tt__file_write(path, (const tt__span[]){{(const uint8_t *)text, strlen(text)}, {(const uint8_t *)"\n", 1}}, 2);
     free(text);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Regular files as the bytes that they are: opened, read, and as tensors of u8. */
+/* Regular files as the bytes that they are: opened, read, written, and as tensors of u8. */
 #include "data/files/whole_file.h"
 
 #include "base/error.h"
@@ -77,6 +77,20 @@ void tt__whole_file_free(tt__whole_file *file) {
     *file = (tt__whole_file){0};
 }
 
+tt_status tt__file_write(const char *path, const tt__span *parts, int n) {
+    tt__atomic_file file;
+    TT__TRY(tt__atomic_open(&file, path));
+    tt_status status = TT_OK;
+    for (int i = 0; i < n && !status; i++)
+        status = tt__atomic_write(&file, parts[i].data, parts[i].size);
+    if (!status)
+        return tt__atomic_commit(&file);
+    tt__atomic_abort(&file);
+    return status;
+}
+
+/* ---- as tensors ---- */
+
 tt_status tt_bytes_read(tt_tensor **out, const char *path) {
     if (out)
         *out = NULL;
@@ -92,18 +106,6 @@ tt_status tt_bytes_read(tt_tensor **out, const char *path) {
     return x ? TT_OK : tt__fail_prefix("%s", path);
 }
 
-/* ---- as tensors ---- */
-
-static tt_status write_whole(const char *path, const void *data, size_t size) {
-    tt__atomic_file file;
-    TT__TRY(tt__atomic_open(&file, path));
-    tt_status status = tt__atomic_write(&file, data, size);
-    if (!status)
-        return tt__atomic_commit(&file);
-    tt__atomic_abort(&file);
-    return status;
-}
-
 tt_status tt_bytes_write(const tt_tensor *x, const char *path) {
     if (!path)
         return tt__fail(TT_ERR_INVALID, "tt_bytes_write: expected a path, got NULL");
@@ -114,7 +116,7 @@ tt_status tt_bytes_write(const tt_tensor *x, const char *path) {
     tt__host_copy bytes;
     if (tt__host_copy_make(&bytes, x))
         return tt__fail_prefix("tt_bytes_write: %s", path);
-    tt_status status = write_whole(path, bytes.data, bytes.size);
+    tt_status status = tt__file_write(path, &(tt__span){bytes.data, bytes.size}, 1);
     tt__host_copy_free(&bytes);
     return status;
 }
