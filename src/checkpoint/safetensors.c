@@ -89,9 +89,8 @@ static void release_tensors(tt_safetensors *file) {
         tt__tensor_disown(file->tensors[i]);
 }
 
-void tt_safetensors_free(tt_safetensors *file) {
-    if (!file || tt__freed_before("tt_safetensors_free", file))
-        return;
+/* Free a file, which may be half made. */
+static void end_file(tt_safetensors *file) {
     release_tensors(file);
     free(file->parts);
     free(file->tensors);
@@ -99,6 +98,11 @@ void tt_safetensors_free(tt_safetensors *file) {
     free(file->skipped);
     json_decref(file->header);
     tt__quarantine(file, sizeof *file, free);
+}
+
+void tt_safetensors_free(tt_safetensors *file) {
+    if (file && !tt__freed_before("tt_safetensors_free", file))
+        end_file(file);
 }
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -457,7 +461,7 @@ static tt_status read_source(tt_safetensors **out, const source *src, bool skip)
     if (!status)
         status = read_entries(file, src, 8 + length, skip);
     if (status) {
-        tt_safetensors_free(file);
+        end_file(file);
         return status;
     }
     file->list = (tt_named_tensors){sizeof file->list, (int64_t)file->count, file->names, file->tensors};
