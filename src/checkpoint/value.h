@@ -48,6 +48,9 @@ tt_status tt__value_push(tt_value *container, tt_value *key, tt_value *item);
 /* Release a value's own memory, and not what it holds. */
 void tt__value_release(tt_value *v);
 
+/* Drop a reference; the last one ends the value and what it alone holds. NULL is allowed. */
+void tt__value_unref(tt_value *v);
+
 /* "a list of 3", "the int 7" in a buffer that lives to the end of the enclosing block. */
 const char *tt__value_describe(const tt_value *v, char *text, size_t size);
 #define TT__VALUE_TEXT(v) tt__value_describe(v, (char[160]){0}, 160)
