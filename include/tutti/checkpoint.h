@@ -8,8 +8,9 @@
  * written to; a directory, a FIFO or a socket is refused (TT_ERR_INVALID).
  *
  * Threads. Any thread may call these functions, several at a time, as long as no other one uses a call's module or
- * optimizer, or writes to its tensors. Several threads may read one tt_safetensors. Whoever saves to one path at the
- * same time, threads or processes, leaves one of their files, whole. Calls block until the file is read or written. */
+ * optimizer, or writes to its tensors. Several threads may read one tt_safetensors. If several threads or processes
+ * save to one path at the same time, one of their files is left, whole. Calls block until the file is read or
+ * written. */
 #ifndef TUTTI_CHECKPOINT_H
 #define TUTTI_CHECKPOINT_H
 
@@ -68,7 +69,7 @@ typedef struct tt_safetensors_parse_args {
     char tt_end;           /* not an option: see base.h */
 } tt_safetensors_parse_args;
 
-/* The same from memory. */
+/* Read a file as tt_safetensors_load() does, from memory. */
 TT_API TT_NODISCARD tt_status tt_safetensors_parse_with(const tt_safetensors_parse_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_safetensors_parse(out_, data_, size_, ...)                                                     \
@@ -81,7 +82,7 @@ typedef struct tt_safetensors_save_sharded_args {
     const char *path;                /* required: "NAME.safetensors.index.json" */
     const tt_named_tensors *tensors; /* required */
     TT_OPTIONS;
-    uint64_t max_shard_bytes; /* of tensors in a file, but for a larger tensor alone; 0 = 5 GB */
+    uint64_t max_shard_bytes; /* the most bytes of tensors in a file, except for a single larger one; 0 = 5 GB */
     const tt_metadata *metadata;
     int64_t metadata_count;
     char tt_end; /* not an option: see base.h */
@@ -100,12 +101,13 @@ TT_API TT_NODISCARD tt_status tt_safetensors_save_sharded_with(const tt_safetens
 #endif
 #define TT_SAFETENSORS_SAVE_SHARDED_ARGS_INIT TT_ARGS_INIT
 
-/* Its tensors, sorted by name (NULL gives NULL), and a metadata value or NULL; all borrowed from `file`. */
+/* Return the file's tensors, sorted by name (NULL gives NULL), or the value of a metadata key, or NULL; all borrowed
+ * from `file`. */
 TT_API const tt_named_tensors *tt_safetensors_tensors(const tt_safetensors *file);
 TT_API const char *tt_safetensors_metadata(const tt_safetensors *file, const char *key);
 
-/* The names of tensors that were left out, sorted, and their number in *count (may be NULL); borrowed from `file`. None
- * without .skip_unsupported; NULL gives NULL. */
+/* Return the names of the tensors that were left out, sorted, and their number in *count (may be NULL); borrowed from
+ * `file`. None without .skip_unsupported; NULL gives NULL. */
 TT_API const char *const *tt_safetensors_skipped(const tt_safetensors *file, int64_t *count);
 
 /* NULL is allowed. */
@@ -144,17 +146,17 @@ TT_API tt_value *tt_value_list(void);
 TT_API tt_value *tt_value_tuple(void);
 TT_API tt_value *tt_value_dict(void);
 
-/* A dict of a list's tensors under their names, as a state_dict() of PyTorch's. */
+/* Make a dict of a list's tensors under their names, as PyTorch's state_dict() does. */
 TT_API tt_value *tt_value_of_tensors(const tt_named_tensors *tensors);
 
-/* An optimizer's state as PyTorch's Optimizer.state_dict() has it, so that optimizer.load_state_dict() takes it there:
- * {"state": {0: {"step": ..., "exp_avg": ...}, ...}, "param_groups": [{"lr": ..., "betas": (...), "params": [0,
- * ...]}]}. What it has of the tensors is theirs: saved before the next step. NULL: TT_ERR_INVALID no optimizer;
- * TT_ERR_MEMORY.
+/* Make a value of an optimizer's state as PyTorch's Optimizer.state_dict() has it, so that optimizer.load_state_dict()
+ * takes it there: {"state": {0: {"step": ..., "exp_avg": ...}, ...}, "param_groups": [{"lr": ..., "betas": (...),
+ * "params": [0, ...]}]}. It shares the optimizer's tensors, so save it before the next step. NULL: TT_ERR_INVALID no
+ * optimizer; TT_ERR_MEMORY.
  *   tt_value_set(file, "optimizer", tt_value_of_optimizer(adam)) */
 TT_API tt_value *tt_value_of_optimizer(tt_optimizer *optimizer);
 
-/* Put such a state back, one of PyTorch's or of Tutti's; what is done with it is tt_optimizer_load_state_dict()'s.
+/* Load such a state, of PyTorch's or of Tutti's, as tt_optimizer_load_state_dict() does.
  * Options that only PyTorch has, such as "foreach", are ignored: they don't change results.
  *   tt_optimizer_load_value(adam, tt_value_find(file, "optimizer"))
  * Errors: TT_ERR_INVALID no such state (the text says where), NULL; those of tt_optimizer_load_state_dict(). */
@@ -168,32 +170,34 @@ TT_API TT_NODISCARD tt_status tt_value_append(tt_value *list, tt_value *item);
 TT_API TT_NODISCARD tt_status tt_value_set(tt_value *dict, const char *key, tt_value *item);
 TT_API TT_NODISCARD tt_status tt_value_set_at(tt_value *dict, int64_t key, tt_value *item);
 
-/* NULL is TT_VALUE_NONE. */
+/* Return what a value is. NULL is TT_VALUE_NONE. */
 TT_API tt_value_type tt_value_typeof(const tt_value *value);
 
-/* How many items a list, tuple or dict has (others: 0), and number i of them, a dict's in the order in which they were
- * set; a dict's key i, a string or an int. Borrowed. NULL and TT_ERR_NOT_FOUND if there is none. */
+/* Return how many items a list, tuple or dict has (others: 0); its item i, a dict's in the order in which they were
+ * set; or a dict's key i, a string or an int. Borrowed. NULL and TT_ERR_NOT_FOUND if there is none. */
 TT_API int64_t tt_value_count(const tt_value *value);
 TT_API const tt_value *tt_value_at(const tt_value *value, int64_t i);
 TT_API const tt_value *tt_value_key(const tt_value *dict, int64_t i);
 
-/* A dict's item of a name or a number; NULL, and no error, if there is none or `dict` is NULL or no dict. Borrowed. */
+/* Return a dict's item of a name or a number; NULL, and no error, if there is none or `dict` is NULL or no dict.
+ * Borrowed. */
 TT_API const tt_value *tt_value_find(const tt_value *dict, const char *key);
 TT_API const tt_value *tt_value_find_at(const tt_value *dict, int64_t key);
 
-/* What a value is; a float may be given as an int. TT_ERR_INVALID, and *out stays, if it is another thing. */
+/* Get the bool, int, float or dtype that a value is; an int is also taken as a float. TT_ERR_INVALID, and *out stays,
+ * if it is another thing. */
 TT_API TT_NODISCARD tt_status tt_value_get_bool(bool *out, const tt_value *value);
 TT_API TT_NODISCARD tt_status tt_value_get_int(int64_t *out, const tt_value *value);
 TT_API TT_NODISCARD tt_status tt_value_get_float(double *out, const tt_value *value);
 TT_API TT_NODISCARD tt_status tt_value_get_dtype(tt_dtype *out, const tt_value *value);
 
-/* Its text or tensor, borrowed; NULL and TT_ERR_INVALID if it is another thing. */
+/* Return the text or the tensor that a value is, borrowed; NULL and TT_ERR_INVALID if it is another thing. */
 TT_API const char *tt_value_string(const tt_value *value);
 TT_API tt_tensor *tt_value_tensor(const tt_value *value);
 
-/* All tensors in a tree, in its order, under dotted names: {"model": {"conv": {"weight": x}}} has "model.conv.weight",
- * the items of lists are numbered. Borrowed from `value`; the first call for a value must not overlap another one for
- * it. So the model of a checkpoint is loaded by
+/* Return all tensors in a tree, in its order, under dotted names: {"model": {"conv": {"weight": x}}} has
+ * "model.conv.weight", and the items of lists are numbered. Borrowed from `value`; the first call for a value must not
+ * overlap another one for it. The model of a checkpoint is loaded by
  *   tt_module_load_state_dict(model, tt_value_tensors(tt_value_find(file, "model")))
  * NULL gives NULL; NULL and TT_ERR_INVALID two tensors of one dotted name, a name of 1 KiB or more. */
 TT_API const tt_named_tensors *tt_value_tensors(const tt_value *value);
@@ -214,7 +218,8 @@ TT_API void tt_value_free(tt_value *value);
  * format before 1.6, objects of any other class; also if there is no libzip. */
 TT_API TT_NODISCARD tt_status tt_torch_load(tt_value **out, const char *path);
 
-/* The same from memory, `size` bytes borrowed during the call; `name` stands for the path in errors (NULL: "pt"). */
+/* Read a .pt file from memory, `size` bytes borrowed during the call; `name` stands for the path in errors (NULL:
+ * "pt"). */
 TT_API TT_NODISCARD tt_status tt_torch_parse(tt_value **out, const void *data, size_t size, const char *name);
 
 /* Write a value so that torch.load() reads it, also with weights_only=True (which in PyTorch 1.13 takes no floats,
@@ -233,17 +238,17 @@ typedef struct tt_progress {
     uint64_t sampler_seed;
     /* a trainer's (tutti/trainer.h) */
     int64_t step;        /* optimizer steps since the start of training */
-    int64_t epoch_step;  /* of them in the epoch under way */
-    int64_t evaluations; /* so many were made; 0: none, and no best */
-    int64_t stale;       /* of them since the best */
+    int64_t epoch_step;  /* optimizer steps in the epoch under way */
+    int64_t evaluations; /* evaluations that were made; 0: none, and no best */
+    int64_t stale;       /* evaluations since the best one */
     double best;
     double loss;         /* mean of the last whole epoch; NAN: not known */
     double monitored;    /* of the last evaluation; NAN: not known */
-    char monitor[64];    /* the metric that `best` and `monitored` are of, as much of it as fits; "": not known */
-    int64_t monitor_max; /* 1: more of it is better */
+    char monitor[64];    /* name of the metric of `best` and `monitored`, as much as fits; "": not known */
+    int64_t monitor_max; /* 1: more of the metric is better */
 } tt_progress;
 
-/* No epoch yet / with these values (not in C++). */
+/* A progress of no epoch yet; a progress with these values (not in C++). */
 #define TT_PROGRESS_INIT \
     { sizeof(tt_progress), 0, 0, 0, 0, 0, 0, 0, __builtin_nan(""), __builtin_nan(""), "", 0 }
 #ifndef __cplusplus
@@ -292,20 +297,19 @@ typedef struct tt_checkpoint_load_args {
     tt_progress *progress;   /* required: receives what the file has, else zeros; its size must be set. NULL: ignored */
     TT_OPTIONS;
     tt_lr_scheduler *scheduler; /* NULL: its entries are ignored */
-    tt_ema *ema;                /* likewise */
-    tt_loader *loader;          /* likewise */
-    tt_generator *generator;    /* likewise */
-    tt_grad_scaler *scaler;     /* likewise */
-    /* called after all the rest with what was saved as `more`, borrowed; what it returns the call returns. NULL:
-     * ignored */
+    tt_ema *ema;                /* NULL: its entries are ignored */
+    tt_loader *loader;          /* NULL: its entries are ignored */
+    tt_generator *generator;    /* NULL: its entries are ignored */
+    tt_grad_scaler *scaler;     /* NULL: its entries are ignored */
+    /* called last, with what was saved as `more`, borrowed; the call returns its status. NULL: it is ignored */
     tt_status (*load_more)(void *user, const tt_named_tensors *more);
     void *load_more_user; /* handed to it */
     char tt_end;          /* not an option: see base.h */
 } tt_checkpoint_load_args;
 
-/* Load it: into the model (names with or without "module."), and into what else is given. All or nothing, but for a
- * failure of .load_more. Options of the optimizer's groups become the file's, if it has them; a scheduler, average or
- * scaler needs entries of its own kind.
+/* Load a checkpoint into the model (names with or without "module."), and into what else is given. All or nothing,
+ * except for a failure of .load_more. Options of the optimizer's groups become the file's, if it has them; a scheduler,
+ * average or scaler needs entries of its own kind.
  * Nothing is converted: an entry of another element type than the model's tensor is TT_ERR_DTYPE; tt_module_to() before
  * loading makes them agree. Errors: those of tt_safetensors_load() and of all load_state_dict() calls, with the path;
  * TT_ERR_INVALID a progress without size. Not collective: every rank may load, or rank 0 before wrapping. */
@@ -325,8 +329,8 @@ TT_API TT_NODISCARD tt_status tt_checkpoint_progress(const char *path, tt_progre
  * it. */
 typedef struct tt_checkpoint_saver tt_checkpoint_saver;
 
-/* Make one; NULL and TT_ERR_MEMORY. Free it: waits for a write that is under way, whose error, if nobody waited for it,
- * becomes the thread's last error. NULL is allowed. */
+/* Make a saver; NULL and TT_ERR_MEMORY. Freeing it waits for a write that is under way, whose error becomes the
+ * thread's last one; NULL is allowed. */
 TT_API tt_checkpoint_saver *tt_checkpoint_saver_new(void);
 TT_API void tt_checkpoint_saver_free(tt_checkpoint_saver *saver);
 

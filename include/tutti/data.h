@@ -34,17 +34,19 @@ TT_API TT_NODISCARD tt_status tt_idx_write(const tt_tensor *x, const char *path)
 
 /* ---- built-in data sets: N examples, each with inputs x and, if the set has any, a target y ---- */
 
-/* inputs (N, ...), targets (N) or (N, ...) or NULL: both are taken over (freed with the data set; also on failure).
- * TT_ERR_SHAPE if their lengths differ, TT_ERR_UNSUPPORTED if they lie on a device that pointers don't reach. PyTorch:
- * TensorDataset. */
+/* A data set in memory: inputs (N, ...), and targets (N) or (N, ...) or NULL. Both are taken over (freed with the data
+ * set; also on failure). TT_ERR_SHAPE: their lengths differ; TT_ERR_UNSUPPORTED: they are on a device that pointers
+ * don't reach.
+ * PyTorch: TensorDataset. */
 TT_API tt_dataset *tt_tensor_dataset(tt_tensor *inputs, tt_tensor *targets);
 
 /* Images (N,H,W) u8 and labels (N) u8 from two IDX files: x (1,H,W) u8, y a scalar i64. TT_ERR_FORMAT if lengths differ
  * or a file does not have these dimensions. */
 TT_API tt_dataset *tt_image_dataset(const char *images_path, const char *labels_path);
 
-/* The same from a directory with MNIST's canonical names, plain or .gz ("train-images-idx3-ubyte", "t10k-..."), in
- * `dir` itself, `dir`/MNIST/raw or `dir`/raw. TT_ERR_IO names what was looked for. */
+/* The data set that tt_image_dataset() makes of a directory's files with MNIST's canonical names, plain or .gz
+ * ("train-images-idx3-ubyte", "t10k-..."), in `dir` itself, `dir`/MNIST/raw or `dir`/raw. TT_ERR_IO names what was
+ * looked for. */
 TT_API tt_dataset *tt_mnist(const char *dir, bool train);
 
 /* `n` procedurally drawn digits, 28 x 28, in MNIST's conventions (0 background, 255 ink): strokes of ten glyphs,
@@ -62,7 +64,7 @@ TT_API tt_dataset *tt_concat_dataset(tt_dataset *const *parts, int64_t n);
 
 /* ---- data sets of one's own ---- */
 
-/* Element type and shape of the x or the y of one example. Zero is "there is none". */
+/* Element type and shape of the x or the y of one example. Zeros: there is none. */
 typedef struct tt_tensor_spec {
     bool given;
     tt_dtype dtype;
@@ -135,17 +137,17 @@ TT_API tt_dataset *tt_dataset_new_with(const tt_dataset_new_args *args, size_t s
 
 /* ---- every data set ---- */
 
-/* How a loader converts u8 inputs of this set: not at all (they become f32 as they are), or by ToTensor, x / 255, then
- * Normalize, (x - mean) / std, in f32 as torchvision computes them. std > 0, else TT_ERR_INVALID; TT_ERR_DTYPE if the
- * inputs are not u8. ToTensor alone is mean 0, std 1. Loaders follow from their next batch on. A subset does as its
- * base does and a concatenation as its parts do, all of which must do the same (TT_ERR_STATE in the loader otherwise),
- * until it is given its own. */
+/* Have loaders convert u8 inputs of this set by ToTensor, x / 255, then Normalize, (x - mean) / std, in f32 as
+ * torchvision computes them. Without this call u8 inputs become f32 as they are. std > 0, else TT_ERR_INVALID;
+ * TT_ERR_DTYPE if the inputs are not u8. ToTensor alone is mean 0, std 1. Loaders follow from their next batch on.
+ * Until it is given its own, a subset does as its base does, and a concatenation as its parts do, all of which must do
+ * the same (TT_ERR_STATE in the loader otherwise). */
 TT_API TT_NODISCARD tt_status tt_dataset_normalize(tt_dataset *dataset, double mean, double std);
 
-/* Number of examples; 0 for NULL. */
+/* Return the number of examples; 0 for NULL. */
 TT_API int64_t tt_dataset_size(const tt_dataset *dataset);
 
-/* What an example's x and y are. */
+/* Return the type and shape of an example's x, or of its y. */
 TT_API tt_tensor_spec tt_dataset_x(const tt_dataset *dataset);
 TT_API tt_tensor_spec tt_dataset_y(const tt_dataset *dataset);
 
@@ -156,8 +158,8 @@ TT_API TT_NODISCARD tt_status tt_dataset_get(tt_dataset *dataset, int64_t index,
 #define tt_dataset_get(dataset, index, x, y) (tt_dataset_get)(dataset, index, TT_BUFFER(x), TT_BUFFER(y))
 #endif
 
-/* Tensors of all inputs and targets of a set that lies in memory (borrowed; of a subset: views). NULL for any other,
- * and where there are no targets. */
+/* Return the tensor of all inputs, or of all targets, of a set in memory (borrowed; of a subset: a view). NULL for any
+ * other set, and if there are no targets. */
 TT_API tt_tensor *tt_dataset_inputs(const tt_dataset *dataset);
 TT_API tt_tensor *tt_dataset_targets(const tt_dataset *dataset);
 

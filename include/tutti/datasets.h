@@ -1,7 +1,7 @@
 /* tutti/datasets.h: data in files of other programs: NumPy's arrays, and data sets that stand on files.
  *
  * Files are taken for hostile: sizes are checked before memory is taken, and whatever is wrong with one is an error
- * that names it. What is said in data.h of data sets holds for these. */
+ * that names it. data.h says what holds for all data sets. */
 #ifndef TUTTI_DATASETS_H
 #define TUTTI_DATASETS_H
 
@@ -26,7 +26,7 @@ TT_API TT_NODISCARD tt_status tt_npy_read(tt_tensor **out, const char *path);
  * tt_item(). */
 TT_API TT_NODISCARD tt_status tt_npy_write(const tt_tensor *x, const char *path);
 
-/* What a .npz file held. */
+/* The arrays of a .npz file. */
 typedef struct tt_npz tt_npz;
 
 /* Read a .npz file (numpy.savez, savez_compressed), all of its arrays, by the rules of tt_npy_read(). *out: the
@@ -35,7 +35,7 @@ typedef struct tt_npz tt_npz;
  * another way than deflate, or encrypted; also if there is no libzip. */
 TT_API TT_NODISCARD tt_status tt_npz_read(tt_npz **out, const char *path);
 
-/* Its arrays in the file's order, named without ".npy" (NULL gives NULL). Borrowed from `file`. */
+/* Return the arrays in the file's order, named without ".npy" (NULL gives NULL). Borrowed from `file`. */
 TT_API const tt_named_tensors *tt_npz_tensors(const tt_npz *file);
 
 /* NULL is allowed. */
@@ -47,8 +47,9 @@ TT_API TT_NODISCARD tt_status tt_npz_write(const char *path, const tt_named_tens
 
 /* ---- classes ---- */
 
-/* The names of what a set's targets number, and how many there are in *count (may be NULL): those of the data sets
- * below, and of subsets of them. Borrowed: valid while the set is. NULL and 0 where there are none, and for NULL. */
+/* Return the names of the classes that a set's targets number, and how many there are in *count (may be NULL): of the
+ * data sets below, and of subsets of them. Borrowed: valid while the set is. NULL and 0 if the set has none, and for
+ * NULL. */
 TT_API const char *const *tt_dataset_classes(const tt_dataset *dataset, int64_t *count);
 
 /* ---- CIFAR ---- */
@@ -85,7 +86,7 @@ typedef struct tt_token_dataset_args {
     const char *path;   /* required */
     int64_t block_size; /* required: tokens of an example, >= 1 */
     TT_OPTIONS;
-    tt_token_type type; /* of a file that doesn't say it itself */
+    tt_token_type type; /* of the tokens of a file without a header */
     int64_t stride;     /* tokens from the begin of an example to that of the next one; 0 = block_size */
     int64_t vocab_size; /* tokens must be below it; 0 = not checked */
     char tt_end;        /* not an option: see base.h */
@@ -127,11 +128,11 @@ TT_API tt_dataset *tt_window_dataset_with(const tt_window_dataset_args *args, si
 
 /* Read a JPEG or PNG file, told apart by content, into a tensor (3, height, width) of u8, red, green, blue, that the
  * caller owns (never a scope's). Palettes and grays are looked up, of 16 bits the upper 8 stay, transparency is left
- * out and a note of the camera's orientation (EXIF) ignored, as PIL's convert("RGB") does, whose pixels these are; of
- * 16-bit grays PIL makes something else. JPEG's CMYK is taken for Adobe's, as there.
- * *out is NULL after a failure. Errors, all naming the file: TT_ERR_IO; TT_ERR_FORMAT neither of both, corrupt, cut
- * short, more than 178,956,970 pixels (PIL's limit, too) or than its bytes can hold; TT_ERR_UNSUPPORTED libjpeg or
- * libpng, which the first picture loads, is missing; TT_ERR_MEMORY. */
+ * out and a note of the camera's orientation (EXIF) ignored: the pixels are those of PIL's convert("RGB"), except for
+ * 16-bit grays, of which PIL makes something else. JPEG's CMYK is taken for Adobe's, as by PIL.
+ * *out is NULL after a failure. Errors, all naming the file: TT_ERR_IO; TT_ERR_FORMAT the file is neither, corrupt, cut
+ * short, or has more than 178,956,970 pixels (PIL's limit, too) or than its bytes can hold; TT_ERR_UNSUPPORTED libjpeg
+ * or libpng, which the first picture loads, is missing; TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_status tt_image_read(tt_tensor **out, const char *path);
 
 /* Write x, u8 (3, height, width) or (1, height, width) or (height, width), as a PNG file in color or gray. Atomic.
@@ -174,11 +175,11 @@ TT_API TT_NODISCARD tt_status tt_bytes_read(tt_tensor **out, const char *path);
  * directory, a FIFO or the like at it; TT_ERR_IO; TT_ERR_MEMORY. x NULL: as tt_item(). NumPy: x.tofile(path). */
 TT_API TT_NODISCARD tt_status tt_bytes_write(const tt_tensor *x, const char *path);
 
-/* Cuts texts into tokens, which are numbers, and puts them together again. Several threads may use one at once. */
+/* Cuts texts into tokens, which are numbers, and makes texts of tokens. Several threads may use one at once. */
 typedef struct tt_tokenizer tt_tokenizer;
 
-/* One token for each byte that comes in a text of `size` bytes, in rising order: of ASCII texts, nanoGPT's vocabulary
- * of characters. TT_ERR_INVALID: no text. */
+/* A tokenizer with one token for each byte that a text of `size` bytes has, in rising order: of ASCII texts, nanoGPT's
+ * vocabulary of characters. TT_ERR_INVALID: no text. */
 TT_API tt_tokenizer *tt_char_vocab(const char *text, size_t size);
 
 /* GPT-2's byte pair encoding from its two files, "vocab.json" and "merges.txt": the tokens that the published
@@ -187,21 +188,21 @@ TT_API tt_tokenizer *tt_char_vocab(const char *text, size_t size);
  * are not 0 to n - 1, each once; a byte without a token; merges of tokens, or into one, that the vocabulary lacks. */
 TT_API tt_tokenizer *tt_gpt2_tokenizer(const char *vocab_path, const char *merges_path);
 
-/* The number of tokens; 0 for NULL. */
+/* Return the number of tokens of the vocabulary; 0 for NULL. */
 TT_API int64_t tt_tokenizer_size(const tt_tokenizer *tokenizer);
 
-/* The token that is exactly these bytes; -1: there is none. */
+/* Return the token that is exactly these bytes; -1: there is none. */
 TT_API int64_t tt_tokenizer_find(const tt_tokenizer *tokenizer, const char *text, size_t size);
 
-/* The tokens of a text of `size` bytes as a tensor (n) of i64 that the caller owns (never a scope's). *out is NULL
- * after a failure. Errors: TT_ERR_INVALID a byte that a vocabulary of characters lacks, with its place;
+/* Make a tensor (n) of i64 of the tokens of a text of `size` bytes, which the caller owns (never a scope's). *out is
+ * NULL after a failure. Errors: TT_ERR_INVALID a byte that a vocabulary of characters lacks, with its place;
  * TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_status tt_tokenizer_encode(tt_tensor **out, const tt_tokenizer *tokenizer, const char *text,
                                                   size_t size);
 
 /* Write the text of n tokens to `out`, at most `size` bytes of it, without a NUL (NULL with 0: nowhere); *length is
- * that of the whole text. The tokens of one character may be several: what is cut between them need not be UTF-8.
- * TT_ERR_INVALID names a token that there is not. */
+ * that of the whole text. A character may have several tokens: a text that is cut between them need not be UTF-8.
+ * TT_ERR_INVALID names a token that the vocabulary lacks. */
 TT_API TT_NODISCARD tt_status tt_tokenizer_decode(size_t *length, const tt_tokenizer *tokenizer, const int64_t *tokens,
                                                   int64_t n, char *out, size_t size);
 

@@ -70,7 +70,7 @@ typedef struct tt_loader_new_args {
  * whole, to that device returns while the copy is still under way. The loader fills other memory then, or, with as many
  * copies under way as it has buffers, waits for the oldest. tt_tensor_data() and calls that change a tensor wait for
  * its copy; don't write by a pointer from before. Memory that can't be pinned serves as well, more slowly; the log says
- * why. A forked child can't use batches from before the fork; the loader makes it others. PyTorch: pin_memory.
+ * why. A forked child can't use batches from before the fork; its loader fills other memory. PyTorch: pin_memory.
  *
  * Errors: TT_ERR_INVALID: batch_size below 1, a batch sampler and what it replaces, a sampler for a data set of another
  * size, workers or prefetch out of range, prefetch without workers; TT_ERR_SYSTEM: a thread could not be started.
@@ -82,11 +82,12 @@ TT_API tt_loader *tt_loader_new_with(const tt_loader_new_args *args, size_t size
         TT_ARGS(tt_loader_new_args, .dataset = (dataset_), .batch_size = (batch_size_), .sampler = __VA_ARGS__))
 #endif
 
-/* The next batch: 1. The end of the epoch: 0; the next call starts the next one. An error (of the data set's or
- * sampler's functions, or TT_ERR_MEMORY): -1, and so from every further call until tt_loader_restart(), with the same
- * error. Without a batch x and y are NULL and size is 0, so in a loop that only looks for zero tt_backward(NULL) fails,
- * with the loader's error. `size` is sizeof(tt_batch) of the caller's version. Blocks: without workers it reads the
- * examples, with workers it waits for the oldest batch, without a deadline. One thread at a time. */
+/* Get the next batch. Returns 1 for a batch, and 0 at the end of the epoch; the call after that starts the next epoch.
+ * Returns -1 after an error (of the data set's or sampler's functions, or TT_ERR_MEMORY); so does every further call,
+ * with the same error, until tt_loader_restart(). Without a batch x and y are NULL and size is 0, so in a loop that
+ * only looks for zero tt_backward(NULL) fails, with the loader's error. `size` is sizeof(tt_batch) of the caller's
+ * version. Blocks: without workers it reads the examples, with workers it waits for the oldest batch, without a
+ * deadline. One thread at a time. */
 TT_API TT_NODISCARD int tt_loader_next_with(tt_loader *loader, tt_batch *batch, size_t size);
 #define tt_loader_next(loader, batch) tt_loader_next_with(loader, batch, sizeof *(batch))
 
@@ -94,31 +95,34 @@ TT_API TT_NODISCARD int tt_loader_next_with(tt_loader *loader, tt_batch *batch, 
  * after an error. The last batch stays valid. Waits for the batches that workers are making. */
 TT_API void tt_loader_restart(tt_loader *loader);
 
-/* Batches an epoch; under a batch sampler of the program's own the most that one can have. */
+/* Return the number of batches of an epoch; with a batch sampler of the program's own, the most that an epoch can
+ * have. */
 TT_API int64_t tt_loader_batches(const tt_loader *loader);
 
-/* How many are still to come in the epoch under way, also one that was resumed; between epochs, all of the next one. */
+/* Return how many batches are still to come in the epoch under way, also if it was resumed; between epochs, all of the
+ * next one. */
 TT_API int64_t tt_loader_batches_left(const tt_loader *loader);
 
-/* How much of the time the caller waited for batches, from 0 to 1, since it asked for the first one of the epoch that
- * began last: what a step waits for data. Without workers that is the time in which batches are made. 0 for NULL, and
- * before the first batch. */
+/* Return how much of the time the caller has waited for batches, from 0 to 1, since it asked for the first batch of the
+ * epoch that began last. Without workers this is the time in which batches are made. 0 for NULL, and before the first
+ * batch. */
 TT_API double tt_loader_waited(const tt_loader *loader);
 
-/* Where the loader stands: epochs, the position in this one, and what its sampler needs to give the same order again.
- * Borrowed until the next call or tt_loader_free(); copies. Batches that workers have made ahead don't count. 8 bytes
- * an example of an epoch, for samplers other than tt_in_order() and tt_distributed_sampler(). NULL gives NULL. */
+/* Return where the loader stands: epochs, the position in this one, and what its sampler needs to give the same order
+ * again. The tensors are copies, and borrowed until the next call or tt_loader_free(). Batches that workers have made
+ * ahead don't count. For samplers other than tt_in_order() and tt_distributed_sampler() the state has 8 bytes for each
+ * example of an epoch. NULL gives NULL. */
 TT_API const tt_named_tensors *tt_loader_state_dict(tt_loader *loader);
 
-/* Go on there: the next batch is the one that would have come next, with the same random numbers of transforms. The
- * loader must have a data set of the same size and a sampler of the same kind and seed. What draws from the thread's
- * default generator (tt_shuffled(), dropout) needs its state, too: tt_generator_set_state().
+/* Go on where a state says: the next batch is the one that would have come next, with the same random numbers of
+ * transforms. The loader must have a data set of the same size and a sampler of the same kind and seed. What draws from
+ * the thread's default generator (tt_shuffled(), dropout) needs its state, too: tt_generator_set_state().
  *
- * A distributed sampler may be one of another number of ranks: what no rank has visited in this epoch is dealt anew,
- * none of it lost or twice; only so that all get the same number, positions past the end start again from the order's
- * front, or the tail is dropped, as in a whole epoch. The state of any rank will do, after a step that all have made.
- * Errors: TT_ERR_NOT_FOUND an entry is missing; TT_ERR_DTYPE, TT_ERR_SHAPE, TT_ERR_INVALID: it doesn't fit. Then
- * nothing has changed. */
+ * A distributed sampler may be one of another number of ranks. What no rank has visited in this epoch is then dealt
+ * anew: nothing of it is lost or comes twice, except that, as in a whole epoch, positions past the end start again from
+ * the order's front, or the tail is dropped, so that all ranks get the same number. The state of any rank will do,
+ * after a step that all have made. Errors: TT_ERR_NOT_FOUND an entry is missing; TT_ERR_DTYPE, TT_ERR_SHAPE,
+ * TT_ERR_INVALID: it doesn't fit. Then nothing has changed. */
 TT_API TT_NODISCARD tt_status tt_loader_load_state_dict(tt_loader *loader, const tt_named_tensors *state);
 
 /* Free a loader at any moment; waits for the batches that workers are making. NULL is allowed. */

@@ -110,7 +110,7 @@ TT_API tt_sampler *tt_batch_sampler_with(const tt_batch_sampler_args *args, size
 /* ---- samplers of one's own ---- */
 
 /* Write the n indices of an epoch, each 0 .. dataset_size-1, in the order of their visits. `epoch` is what
- * tt_sampler_set_epoch() said last, else 0. Called once at the start of each epoch. Fails as tt_dataset_get_fn does. */
+ * tt_sampler_set_epoch() set last, else 0. Called once at the start of each epoch. Fails as tt_dataset_get_fn does. */
 typedef tt_status (*tt_sampler_order_fn)(void *user, int64_t epoch, int64_t *indices, int64_t n);
 
 typedef struct tt_sampler_from_args {
@@ -226,20 +226,21 @@ TT_API tt_sampler *tt_batch_sampler_new_with(const tt_batch_sampler_new_args *ar
 
 /* ---- every sampler ---- */
 
-/* Say which epoch comes next. tt_distributed_sampler() shuffles from seed + epoch: without this call every epoch has
+/* Set which epoch comes next. tt_distributed_sampler() shuffles from seed + epoch: without this call every epoch has
  * the same order. An epoch that a loader has begun keeps its order. */
 TT_API void tt_sampler_set_epoch(tt_sampler *sampler, int64_t epoch);
 
-/* Examples an epoch (of this rank), and in one that a loader resumed what was left of it; 0 for NULL. Of a batch
- * sampler of the program's own: of the epoch that was drawn last, before the first one how many there may be. */
+/* Return the number of examples of an epoch (of this rank); of an epoch that a loader resumed, of what was left of it;
+ * 0 for NULL. Of a batch sampler of the program's own: of the epoch that was drawn last, or before the first one the
+ * most that there may be. */
 TT_API int64_t tt_sampler_size(const tt_sampler *sampler);
 
-/* Their indices (borrowed): of the epoch that a loader began last, or of the next one if none began since the sampler
- * was made or tt_sampler_set_epoch() said another one. Valid until the next epoch begins, set_epoch, or free. NULL and
- * an error if the order can't be made. */
+/* Return the indices (borrowed) of the epoch that a loader began last, or of the next one if none began since the
+ * sampler was made or tt_sampler_set_epoch() set another one. Valid until the next epoch begins, set_epoch, or free.
+ * NULL and an error if the order can't be made. */
 TT_API const int64_t *tt_sampler_indices(tt_sampler *sampler);
 
-/* The seed that a distributed sampler was made with; 0 for others. */
+/* Return the seed that a distributed sampler was made with; 0 for others. */
 TT_API uint64_t tt_sampler_seed(const tt_sampler *sampler);
 
 /* Free a sampler. Loaders hold theirs: it lives on until the last of them is freed, and so must what its callbacks use.

@@ -6,10 +6,10 @@
  *
  * Images are (..., H, W), channels first, u8 or f32. Results are those of torchvision's transforms on tensors (0.14),
  * without its antialiasing. Transforms are returned, NULL after a failure with the error recorded: TT_ERR_INVALID an
- * argument out of range, by name; TT_ERR_MEMORY. Whether examples fit is seen by tt_dataset_transform(). What takes a
- * transform takes it over, also on failure, and NULL gives NULL and leaves the error. One that was taken over already
- * is TT_ERR_STATE, and stays where it is. One thread at a time, besides the threads of a loader that reads the
- * transformed data set. */
+ * argument out of range, by name; TT_ERR_MEMORY. tt_dataset_transform() checks whether examples fit. A function that
+ * gets a transform takes it over, also on failure. NULL gives NULL, and leaves the error that is recorded. A transform
+ * that was taken over already is TT_ERR_STATE, and stays where it is. One thread at a time, besides the threads of a
+ * loader that reads the transformed data set. */
 #ifndef TUTTI_TRANSFORMS_H
 #define TUTTI_TRANSFORMS_H
 
@@ -36,14 +36,14 @@ typedef struct tt_dataset_transform_args {
 /* The examples of `dataset`, transformed whenever they are read; targets are as they were:
  *   tt_dataset_transform(train, tt_compose(tt_random_crop(32, 32, .padding = 4), tt_random_horizontal_flip(0.5)),
  *                        .seed = 7)
- * The epoch is the one that tt_sampler_set_epoch() said to the loader's sampler; without that call, how many epochs the
- * loader has begun before; 0 for tt_dataset_get(). u8 results are normalised by the loader as `dataset` would be. An
+ * The epoch is what tt_sampler_set_epoch() set for the loader's sampler; without that call, how many epochs the loader
+ * has begun before; 0 for tt_dataset_get(). u8 results are normalised by the loader as `dataset` would be. An
  * example takes no memory from the system after a thread's first ones. Errors: TT_ERR_SHAPE, TT_ERR_DTYPE: what a
  * transform can't take, and TT_ERR_INVALID a `fill` that u8 doesn't have; all name it; TT_ERR_INVALID NULL;
  * TT_ERR_MEMORY. PyTorch: the `transform` argument of torchvision's data sets. */
 TT_API tt_dataset *tt_dataset_transform_with(const tt_dataset_transform_args *args, size_t size);
 
-/* One after the other, in this order: tt_compose(first, second, third). PyTorch: Compose. */
+/* Several transforms, one after the other, in this order: tt_compose(first, second, third). PyTorch: Compose. */
 typedef struct tt_compose_args {
     tt_transform *const *transforms; /* required: `count` of them, taken over */
     int64_t count;                   /* required: >= 1 */
@@ -64,10 +64,10 @@ TT_API tt_transform *tt_to_tensor(void);
  * below 1, numbers that are not finite, a std that is not above 0. PyTorch: Normalize. */
 TT_API tt_transform *tt_normalize_channels(const double *mean, const double *std, int64_t n);
 
-/* Brightness, contrast, saturation and hue changed, in an order that is drawn, too, by factors that are even in these
- * ranges: 1 leaves an image as it is, 0 makes it black, or grey; of hue the number of turns, -0.5 to 0.5, where 0
- * leaves it. (..., 1 or 3, H, W), f32 from 0 to 1; one channel has neither saturation nor hue. TT_ERR_INVALID: a range
- * that is none. PyTorch: ColorJitter((0.6, 1.4), ...).
+/* Change brightness, contrast, saturation and hue, in a random order, by factors that are drawn evenly from these
+ * ranges: 1 leaves an image as it is, 0 makes it black, or grey. The factor of hue is a number of turns, -0.5 to 0.5,
+ * where 0 leaves an image as it is. (..., 1 or 3, H, W), f32 from 0 to 1; one channel has neither saturation nor hue.
+ * TT_ERR_INVALID: a range that is none. PyTorch: ColorJitter((0.6, 1.4), ...).
  *   tt_color_jitter(.brightness = {0.6, 1.4}, .hue = {-0.1, 0.1}) */
 typedef struct tt_color_jitter_args {
     TT_OPTIONS;
@@ -79,10 +79,10 @@ TT_API tt_transform *tt_color_jitter_with(const tt_color_jitter_args *args, size
 
 /* ---- places ---- */
 
-/* The middle; zeros around an image that is smaller. PyTorch: CenterCrop. */
+/* Cut out the middle; an image that is smaller gets zeros around it. PyTorch: CenterCrop. */
 TT_API tt_transform *tt_center_crop(int64_t height, int64_t width);
 
-/* Another size. Bilinear from the four nearest elements, without antialiasing; u8 is rounded. PyTorch: Resize((height,
+/* Resize, bilinear from the four nearest elements, without antialiasing; u8 is rounded. PyTorch: Resize((height,
  * width), antialias=False). */
 typedef struct tt_resize_image_args {
     int64_t height, width; /* required: >= 1 */
@@ -93,8 +93,8 @@ typedef struct tt_resize_image_args {
 #define TT_RESIZE_IMAGE_ARGS_INIT TT_ARGS_INIT
 TT_API tt_transform *tt_resize_image_with(const tt_resize_image_args *args, size_t size);
 
-/* A part of this size anywhere in the image, with `padding` elements of value `fill` around it. TT_ERR_SHAPE: an image
- * that is smaller. PyTorch: RandomCrop. */
+/* Cut out a part of this size anywhere in the image, with `padding` elements of value `fill` around it. TT_ERR_SHAPE:
+ * an image that is smaller. PyTorch: RandomCrop. */
 typedef struct tt_random_crop_args {
     int64_t height, width; /* required: >= 1 */
     TT_OPTIONS;
@@ -105,8 +105,8 @@ typedef struct tt_random_crop_args {
 #define TT_RANDOM_CROP_ARGS_INIT TT_ARGS_INIT
 TT_API tt_transform *tt_random_crop_with(const tt_random_crop_args *args, size_t size);
 
-/* A part of any size and place, resized. Its share of the area is even in `scale`, the ratio of its sides
- * (width / height) log-even in `ratio`. PyTorch: RandomResizedCrop. */
+/* Cut out a part of random size and place, and resize it. Its share of the area is drawn evenly from `scale`, the
+ * logarithm of the ratio of its sides (width / height) evenly from those of `ratio`. PyTorch: RandomResizedCrop. */
 typedef struct tt_random_resized_crop_args {
     int64_t height, width; /* required: >= 1 */
     TT_OPTIONS;
@@ -118,12 +118,12 @@ typedef struct tt_random_resized_crop_args {
 #define TT_RANDOM_RESIZED_CROP_ARGS_INIT TT_ARGS_INIT
 TT_API tt_transform *tt_random_resized_crop_with(const tt_random_resized_crop_args *args, size_t size);
 
-/* Mirrored with probability p, 0 to 1. PyTorch: RandomHorizontalFlip, RandomVerticalFlip. */
+/* Mirror with probability p, 0 to 1. PyTorch: RandomHorizontalFlip, RandomVerticalFlip. */
 TT_API tt_transform *tt_random_horizontal_flip(double p);
 TT_API tt_transform *tt_random_vertical_flip(double p);
 
-/* Turned about the middle by an angle between the two, in degrees, counterclockwise; what comes from outside is
- * `fill`. PyTorch: RandomRotation((min, max)). */
+/* Turn about the middle by an angle between the two, in degrees, counterclockwise; elements from outside of the image
+ * are `fill`. PyTorch: RandomRotation((min, max)). */
 typedef struct tt_random_rotation_args {
     double min_degrees, max_degrees; /* required */
     TT_OPTIONS;
@@ -134,7 +134,7 @@ typedef struct tt_random_rotation_args {
 #define TT_RANDOM_ROTATION_ARGS_INIT TT_ARGS_INIT
 TT_API tt_transform *tt_random_rotation_with(const tt_random_rotation_args *args, size_t size);
 
-/* Turned (clockwise), moved, scaled and sheared. PyTorch: RandomAffine((min, max), ...). */
+/* Turn (clockwise), move, scale and shear. PyTorch: RandomAffine((min, max), ...). */
 typedef struct tt_random_affine_args {
     double min_degrees, max_degrees; /* required */
     TT_OPTIONS;
@@ -168,8 +168,8 @@ typedef struct tt_transform_from_args {
  * Errors: TT_ERR_INVALID `apply` is NULL; TT_ERR_SHAPE, TT_ERR_DTYPE a spec that no tensor has. */
 TT_API tt_transform *tt_transform_from_with(const tt_transform_from_args *args, size_t size);
 
-/* The example's next random number, even in low .. high / in 0 .. n-1. Each call gives another one. 0 for NULL, and for
- * n below 1. */
+/* Draw the example's next random number, evenly from low .. high, or from 0 .. n-1. Each call gives another one. 0 for
+ * NULL, and for n below 1. */
 TT_API double tt_draws_uniform(tt_draws *draws, double low, double high);
 TT_API int64_t tt_draws_integer(tt_draws *draws, int64_t n);
 

@@ -1,6 +1,7 @@
-/* The tensors of a training state under the names that they have in a file: the model's under their own, those of the
- * optimizer, the scheduler, the averages, the loader, the generator, the gradient scaler and of what the program adds
- * behind a prefix. */
+/* What a checkpoint's file has: tensors, and the progress of training as metadata.
+ *
+ * The tensors of the model have their own names. Those of the optimizer, the scheduler, the averages, the loader, the
+ * generator, the gradient scaler, and those that the program adds, have a prefix for each. */
 #ifndef TT_CHECKPOINT_ENTRIES_H
 #define TT_CHECKPOINT_ENTRIES_H
 
@@ -46,10 +47,32 @@ void tt__entries_free_copies(tt__entries *e);
 void tt__entries_add(tt__entries *e, const char *name, tt_tensor *tensor);
 const tt_named_tensors *tt__entries_view(tt__entries *e);
 
-/* Collect all entries of all parts that are given, borrowed from them. */
+/* Collect the entries of all parts that `a` has; they are borrowed from the parts. */
 tt_status tt__entries_collect(tt__entries *e, const tt_checkpoint_save_args *a);
 
 /* Copy tensors, to the host, and their names; release with tt__entries_free_copies(), also after a failure. */
 tt_status tt__entries_copy(tt__entries *copies, const tt_named_tensors *of);
+
+/* ---- progress ---- */
+
+enum { TT__PROGRESS_PAIRS = 11 };
+
+typedef struct tt__progress_texts {
+    char values[TT__PROGRESS_PAIRS][sizeof((tt_progress *)0)->monitor];
+    tt_metadata pairs[TT__PROGRESS_PAIRS]; /* that point to them */
+    int64_t count;                         /* 0: there is no progress */
+} tt__progress_texts;
+
+/* Check that a progress (NULL is allowed) has the size of its struct; `who` begins the error. */
+tt_status tt__progress_check(const char *who, const tt_progress *progress);
+
+/* Copy the name of a metric to a progress' `monitor`: as much as fits, without what can't be in a line of UTF-8. */
+void tt__copy_metric_name(char *to, const char *name);
+
+/* Fill in the texts of a progress, which may be NULL. */
+void tt__progress_write(tt__progress_texts *texts, const tt_progress *progress);
+
+/* Read a file's progress: zeros if it has none. */
+tt_status tt__progress_read(const tt_safetensors *file, tt_progress *progress);
 
 #endif

@@ -90,7 +90,7 @@ static tt_status op_protocol(tt__pickle *p, size_t width) {
     return TT_OK;
 }
 
-/* A frame says how many bytes follow, which nobody here needs to know. */
+/* Skip the length of a frame, which is not needed here. */
 static tt_status op_frame(tt__pickle *p, size_t width) {
     uint64_t size = 0;
     return take_uint(p, width, &size);
@@ -283,8 +283,8 @@ static tt_status op_reduce(tt__pickle *p, size_t unused) {
     return tt__pickle_push(p, made);
 }
 
-/* Attributes of an object. Dicts have them in state dicts, where they say which version a module was of; tensors may
- * have any. Values have none. */
+/* Ignore the attributes of a dict: in state dicts they say the versions of modules. Values have no attributes, so those
+ * of anything else are refused. */
 static tt_status op_build(tt__pickle *p, size_t unused) {
     (void)unused;
     TT__TRY(need(p, 2));

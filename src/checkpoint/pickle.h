@@ -2,8 +2,8 @@
  * fixed list of globals (pickle_globals.c); what is not on it is an error, so nothing in a file can run.
  *
  * While it runs, the machine owns all values it made, in `objects`, and nothing is counted: containers may hold each
- * other in any way that a file invents. When it has stopped, pickle_tree.c checks what is reachable from the result (a
- * tree, or one whose parts are shared, of limited depth and size) and counts it; the rest goes. */
+ * other in any way that a file invents. When it has stopped, pickle_values.c checks what is reachable from the result
+ * (a tree, or one whose parts are shared, of limited depth and size) and counts it; the rest is freed. */
 #ifndef TT_CHECKPOINT_PICKLE_H
 #define TT_CHECKPOINT_PICKLE_H
 
@@ -47,7 +47,7 @@ typedef struct tt__pickle_global {
 /* Run the pickle of `size` bytes. *out: the result, the caller's. */
 tt_status tt__pickle_run(tt_value **out, const tt__archive *archive, const unsigned char *data, size_t size);
 
-/* ---- for its parts ---- */
+/* ---- for the files of the machine ---- */
 
 /* Fail with the path and the place in the pickle. */
 tt_status tt__pickle_fail(const tt__pickle *p, tt_status status, const char *format, ...) TT_PRINTF(3, 4);

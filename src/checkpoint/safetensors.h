@@ -7,33 +7,16 @@
 #ifndef TT_CHECKPOINT_SAFETENSORS_H
 #define TT_CHECKPOINT_SAFETENSORS_H
 
-#include <jansson.h>
+#include "base/text/printable.h"
+
 #include <tutti/checkpoint.h>
 
-#include "base/text/printable.h"
+#include <jansson.h>
 
 /* The reference reader's limit on N. */
 #define TT__SAFETENSORS_MAX_HEADER UINT64_C(100000000)
 
 #define TT__SAFETENSORS_METADATA "__metadata__"
-
-/* What becomes of an element type of the format when it is read. */
-typedef enum tt__safetensors_reading {
-    TT__SAFETENSORS_NOT, /* there is no type for it */
-    TT__SAFETENSORS_AS_IT_IS,
-    TT__SAFETENSORS_UNSIGNED /* integers without a sign: in a type with one that holds them all, U64 in I64 if it can */
-} tt__safetensors_reading;
-
-/* An element type of the format: F4 has 4 bits, F6 6. */
-typedef struct tt__safetensors_dtype {
-    const char *name;
-    unsigned bits;
-    tt__safetensors_reading reading;
-    tt_dtype dtype; /* of the tensor that is made */
-} tt__safetensors_dtype;
-
-/* Find a type of the format by its name; NULL if there is none. */
-const tt__safetensors_dtype *tt__safetensors_dtype_find(const char *name);
 
 /* Return the format's name of one of our types. */
 const char *tt__safetensors_dtype_name(tt_dtype dtype);
@@ -48,11 +31,11 @@ struct tt_safetensors {
     size_t part_count;
 };
 
-/* Does the path name an index of several files, "model.safetensors.index.json"? */
-bool tt__safetensors_is_index(const char *path);
+/* Open a regular file for reading: a descriptor, the caller's to close after success, and its size. TT_ERR_IO names the
+ * file. Never waits for a FIFO's writer. */
+tt_status tt__checkpoint_file_open(int *fd, uint64_t *size, const char *path);
 
-/* Read one file, or all files of an index. */
+/* Read one file. */
 tt_status tt__safetensors_read_file(tt_safetensors **out, const char *path, bool skip_unsupported);
-tt_status tt__safetensors_read_index(tt_safetensors **out, const char *path, bool skip_unsupported);
 
 #endif

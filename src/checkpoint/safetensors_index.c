@@ -5,31 +5,31 @@
  *
  * Each save has a number, which its index and its files carry as metadata: a save that was killed may leave some of its
  * files beside others of the one before. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "base/args.h"
 #include "base/error.h"
-#include "base/files/atomic_file.h"
-#include "base/machine/clock.h"
 #include "base/problem_list.h"
-#include "base/random_bytes.h"
 #include "base/text/json.h"
 #include "base/text/parse.h"
 #include "checkpoint/safetensors.h"
 #include "data/files/whole_file.h"
 #include "tensor/core/named_tensors.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/machine/clock.h"
+#include "base/random_bytes.h"
 #define INDEX_ENDING ".safetensors.index.json"
 #define WEIGHT_MAP "weight_map"
 #define SAVE "tutti.save"
 
 static const uint64_t default_shard_bytes = UINT64_C(5000000000); /* as transformers' */
 
-bool tt__safetensors_is_index(const char *path) { return tt__ends_with(path, INDEX_ENDING); }
+/* Does the path name an index of several files, "model.safetensors.index.json"? */
+static bool is_index_path(const char *path) { return tt__ends_with(path, INDEX_ENDING); }
 
 /* Make the path of a file beside the index; the caller's to free. */
 static char *path_beside(const char *index, const char *file) {
@@ -159,8 +159,8 @@ static tt_status check_map_and_files(const tt_safetensors *all, const char *inde
     return tt__problems_report(&problems, index);
 }
 
-/* Check that all files are of one save. Those of other programs have no number. The index may be of the save before:
- * it comes last. */
+/* Check that all files are of one save. Those of other programs have no number. The index may be of the save before,
+ * since it is written last. */
 static tt_status check_saves(const tt_safetensors *all, const char *index) {
     const char *first = all->part_count ? tt_safetensors_metadata(all->parts[0], SAVE) : NULL;
     for (size_t p = 1; p < all->part_count; p++) {
@@ -204,7 +204,7 @@ static tt_status read_index_parts(tt_safetensors *all, const char *path, bool sk
     return join_parts(all, path, map);
 }
 
-tt_status tt__safetensors_read_index(tt_safetensors **out, const char *path, bool skip_unsupported) {
+static tt_status read_index(tt_safetensors **out, const char *path, bool skip_unsupported) {
     tt_safetensors *all = calloc(1, sizeof *all);
     if (!all)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory to read it", path);
@@ -275,20 +275,11 @@ static tt_status save_shards(const tt_safetensors_save_sharded_args *args, json_
 }
 
 static tt_status write_index(const char *path, json_t *index) {
-    tt__atomic_file file;
     char *text = tt__json_dumps(index, JSON_INDENT(2));
     if (!text)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its text", path);
-    tt_status status = tt__atomic_open(&file, path);
-    if (!status) {
-        status = tt__atomic_write(&file, text, strlen(text));
-        if (!status)
-            status = tt__atomic_write(&file, "\n", 1);
-        if (!status)
-            status = tt__atomic_commit(&file);
-        else
-            tt__atomic_abort(&file);
-    }
+    tt_status status =
+        tt__file_write(path, (const tt__span[]){{(const uint8_t *)text, strlen(text)}, {(const uint8_t *)"\n", 1}}, 2);
     free(text);
     return status;
 }
@@ -347,7 +338,7 @@ tt_status tt_safetensors_save_sharded_with(const tt_safetensors_save_sharded_arg
     TT__ARGS_COPY(args, given, size);
     if (!args.path || !args.tensors)
         return tt__fail_argument("tt_safetensors_save_sharded: `%s` is NULL", args.path ? "tensors" : "path");
-    if (!tt__safetensors_is_index(args.path))
+    if (!is_index_path(args.path))
         return tt__fail(TT_ERR_INVALID, "%s: expected the path of an index, NAME" INDEX_ENDING, args.path);
     TT__TRY(tt__named_tensors_check(args.path, args.tensors, true));
     TT__TRY(check_given_once(&args));
@@ -355,4 +346,16 @@ tt_status tt_safetensors_save_sharded_with(const tt_safetensors_save_sharded_arg
         return tt__fail(TT_ERR_INVALID, "%s: expected .metadata of .metadata_count pairs, got %s and %" PRId64,
                         args.path, args.metadata ? "some" : "NULL", args.metadata_count);
     return save_sharded(&args);
+}
+
+/* ---- one file or an index ---- */
+
+tt_status tt_safetensors_load_with(const tt_safetensors_load_args *given, size_t size) {
+    tt_safetensors_load_args args;
+    TT__ARGS_COPY(args, given, size);
+    if (!args.out || !args.path)
+        return tt__fail(TT_ERR_INVALID, "tt_safetensors_load: `%s` is NULL", args.out ? "path" : "out");
+    *args.out = NULL;
+    return is_index_path(args.path) ? read_index(args.out, args.path, args.skip_unsupported)
+                                    : tt__safetensors_read_file(args.out, args.path, args.skip_unsupported);
 }

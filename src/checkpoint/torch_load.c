@@ -1,13 +1,10 @@
 /* Reading .pt files: the archive, its flags, its pickle. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/files/fd.h"
 #include "checkpoint/archive.h"
 #include "checkpoint/pickle.h"
 #include "checkpoint/safetensors.h"
@@ -92,29 +89,23 @@ tt_status tt_torch_parse(tt_value **out, const void *data, size_t size, const ch
     return read_archive(out, name, data, -1, size);
 }
 
-static tt_status torch_file_read(tt_value **out, const char *path, int fd) {
-    struct stat s;
+static tt_status torch_file_read(tt_value **out, const char *path, int fd, uint64_t size) {
     unsigned char head[HEAD];
-    if (fstat(fd, &s) != 0)
-        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't look at it", path);
-    if (!S_ISREG(s.st_mode))
-        return tt__fail(TT_ERR_IO, "%s: expected a file, got a %s", path,
-                        S_ISDIR(s.st_mode) ? "directory" : "device or pipe");
     ssize_t n = pread(fd, head, sizeof head, 0);
     if (n < 0)
         return tt__fail_errno(TT_ERR_IO, errno, "%s: reading failed", path);
     TT__TRY(check_head(path, head, (size_t)n));
-    return read_archive(out, path, NULL, fd, (uint64_t)s.st_size);
+    return read_archive(out, path, NULL, fd, size);
 }
 
 tt_status tt_torch_load(tt_value **out, const char *path) {
     if (!out || !path)
         return tt__fail(TT_ERR_INVALID, "tt_torch_load: `%s` is NULL", out ? "path" : "out");
     *out = NULL;
-    int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (fd < 0)
-        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", path);
-    tt_status status = torch_file_read(out, path, fd);
+    int fd = -1;
+    uint64_t size = 0;
+    TT__TRY(tt__checkpoint_file_open(&fd, &size, path));
+    tt_status status = torch_file_read(out, path, fd, size);
     close(fd);
     return status;
 }

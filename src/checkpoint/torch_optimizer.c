@@ -11,7 +11,7 @@
 /* Longest name of an entry: "param_groups.", two numbers, an option. */
 enum { ENTRY = 128 };
 
-/* Options that are bools there and numbers here. */
+/* Is the option a bool in PyTorch, and a number here? */
 static bool is_flag(const char *option) {
     static const char *const flags[] = {"nesterov", "maximize", "amsgrad", "centered"};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
@@ -20,14 +20,14 @@ static bool is_flag(const char *option) {
     return false;
 }
 
-/* 1 or 2 for "beta1" and "beta2", which there are a pair, "betas"; else 0. */
+/* Return 1 or 2 for "beta1" or "beta2", which PyTorch has as a pair, "betas"; else 0. */
 static int beta_of(const char *option) {
     return !strncmp(option, "beta", 4) && (option[4] == '1' || option[4] == '2') && !option[5] ? option[4] - '0' : 0;
 }
 
 /* ---- saving */
 
-/* The step is f32 there. */
+/* Make a value of a parameter's state. PyTorch's step is f32. */
 static tt_value *value_of_state(const char *name, tt_tensor *x) {
     double step;
     if (strcmp(name, "step") != 0)
@@ -40,7 +40,7 @@ static tt_value *value_of_state(const char *name, tt_tensor *x) {
     return value;
 }
 
-/* Set what "state.I.NAME" says among the parameters' states. */
+/* Set entry "state.I.NAME" in the dict of parameter I, *latest. A finished dict goes into `states`. */
 static tt_status add_state(tt_value *states, tt_value **latest, int64_t *number, const char *name, tt_tensor *x) {
     long long at;
     int read = 0;
@@ -57,7 +57,7 @@ static tt_status add_state(tt_value *states, tt_value **latest, int64_t *number,
     return tt_value_set(*latest, name + read, value_of_state(name + read, x));
 }
 
-/* Entries of one parameter follow each other. */
+/* Make the dict of all states. Entries of one parameter follow each other. */
 static tt_value *value_of_states(const tt_named_tensors *entries) {
     tt_value *states = tt_value_dict(), *latest = NULL;
     int64_t number = 0;
@@ -166,7 +166,7 @@ static tt_status add_made(tt__entries *to, const char *name, tt_tensor *x) {
     return TT_OK;
 }
 
-/* A number, a bool or a tensor. */
+/* Add an entry for a number, a bool or a tensor. */
 static tt_status add_loaded_number(tt__entries *to, const char *name, const tt_value *value) {
     double number = 0;
     bool flag = false;
@@ -179,7 +179,7 @@ static tt_status add_loaded_number(tt__entries *to, const char *name, const tt_v
     return add_made(to, name, tt_keep(tt_full(TT_SCALAR, TT_F64, flag ? 1 : number)));
 }
 
-/* One parameter's state: {"step": ..., "exp_avg": tensor}; None stands for a slot that it has not. */
+/* One parameter's state: {"step": ..., "exp_avg": tensor}; A slot of None is left out. */
 static tt_status add_loaded_state(tt__entries *to, int64_t number, const tt_value *state) {
     char name[ENTRY];
     for (int64_t i = 0; i < tt_value_count(state); i++) {
@@ -207,7 +207,7 @@ static tt_status add_loaded_states(tt__entries *to, const tt_value *states) {
     return TT_OK;
 }
 
-/* An option of ours, as the group has it; NULL: it has not. */
+/* Return a group's value of one of our options; NULL: it has none. */
 static const tt_value *option_in(const tt_value *group, const char *name) {
     const tt_value *betas = beta_of(name) ? tt_value_find(group, "betas") : NULL;
     return betas && tt_value_count(betas) == 2 ? tt_value_at(betas, beta_of(name) - 1) : tt_value_find(group, name);
@@ -224,7 +224,8 @@ static tt_status add_loaded_params(tt__entries *to, const char *name, const tt_v
     return add_made(to, name, numbers);
 }
 
-/* Options that only PyTorch has, such as foreach, are left out: they don't change results. */
+/* Add the entries of a group. Options that only PyTorch has, such as foreach, are left out: they don't change
+ * results. */
 static tt_status add_loaded_group(tt__entries *to, const tt_optimizer *optimizer, int64_t g, const tt_value *group) {
     char name[ENTRY];
     const tt_value *params = tt_value_find(group, "params");
@@ -252,7 +253,8 @@ static tt_status add_loaded_groups(tt__entries *to, const tt_optimizer *optimize
     return TT_OK;
 }
 
-/* At most as many entries as the value has items, and one more for each pair. */
+/* Return the most entries that a value needs: the items of its states, and for each group all options and the
+ * parameters. */
 static size_t room_for_values(const tt_optimizer *optimizer, const tt_value *states, const tt_value *groups) {
     size_t options = 1, room = 0;
     while (tt_optimizer_option_name(optimizer, (int64_t)options - 1))

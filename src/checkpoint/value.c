@@ -1,13 +1,146 @@
-/* Values: their life, and how each kind is made. */
+/* Values: describing them, looking into them, and making each kind. */
 #include "checkpoint/value.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/error.h"
+#include "base/text/format.h"
 #include "base/text/utf8.h"
 #include "checkpoint/safetensors.h"
 #include "tensor/core/tensor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- describing and comparing ---- */
+
+const char *tt__value_describe(const tt_value *v, char *text, size_t size) {
+    static const char *const containers[] = {
+        [TT_VALUE_LIST] = "a list", [TT_VALUE_TUPLE] = "a tuple", [TT_VALUE_DICT] = "a dict"};
+    char number[32];
+    switch (v->type) {
+    case TT_VALUE_NONE:
+        return "None";
+    case TT_VALUE_BOOL:
+        return v->boolean ? "True" : "False";
+    case TT_VALUE_INT:
+        snprintf(text, size, "the int %" PRId64, v->integer);
+        return text;
+    case TT_VALUE_FLOAT:
+        tt__format_shortest(number, sizeof number, 15, v->real);
+        snprintf(text, size, "the float %s", number);
+        return text;
+    case TT_VALUE_STRING:
+        snprintf(text, size, "\"%s\"", tt__make_printable(v->string).text);
+        return text;
+    case TT_VALUE_TENSOR:
+        snprintf(text, size, "the tensor %s", TT__DESCRIBE(v->tensor));
+        return text;
+    case TT_VALUE_DTYPE:
+        snprintf(text, size, "the dtype %s", tt_dtype_name(v->dtype));
+        return text;
+    case TT__VALUE_GLOBAL:
+        return "a function or a type";
+    case TT__VALUE_STORAGE:
+        return "a storage";
+    default:
+        snprintf(text, size, "%s of %zu", containers[v->type], v->count);
+        return text;
+    }
+}
+
+int tt__value_compare_keys(const tt_value *a, const tt_value *b) {
+    if (a->type != b->type)
+        return a->type < b->type ? -1 : 1;
+    if (a->type == TT_VALUE_INT)
+        return (a->integer > b->integer) - (a->integer < b->integer);
+    return strcmp(a->string, b->string);
+}
+
+/* ---- looking ---- */
+
+tt_value_type tt_value_typeof(const tt_value *value) { return value ? (tt_value_type)value->type : TT_VALUE_NONE; }
+
+int64_t tt_value_count(const tt_value *value) { return value ? (int64_t)value->count : 0; }
+
+static tt_status check_index(const char *who, const tt_value *value, int64_t i) {
+    if (!value)
+        return tt__fail_argument("%s: the value is NULL", who);
+    if (i < 0 || i >= (int64_t)value->count)
+        return tt__fail(TT_ERR_NOT_FOUND, "%s: expected an item of %s, got number %" PRId64, who, TT__VALUE_TEXT(value),
+                        i);
+    return TT_OK;
+}
+
+const tt_value *tt_value_at(const tt_value *value, int64_t i) {
+    return check_index("tt_value_at", value, i) ? NULL : value->items[i];
+}
+
+const tt_value *tt_value_key(const tt_value *dict, int64_t i) {
+    if (check_index("tt_value_key", dict, i))
+        return NULL;
+    return dict->keys ? dict->keys[i]
+                      : tt__fail_null(TT_ERR_INVALID, "tt_value_key: expected a dict, got %s", TT__VALUE_TEXT(dict));
+}
+
+const tt_value *tt_value_find(const tt_value *dict, const char *key) {
+    for (size_t i = 0; dict && key && dict->keys && i < dict->count; i++)
+        if (dict->keys[i]->type == TT_VALUE_STRING && !strcmp(dict->keys[i]->string, key))
+            return dict->items[i];
+    return NULL;
+}
+
+const tt_value *tt_value_find_at(const tt_value *dict, int64_t key) {
+    for (size_t i = 0; dict && dict->keys && i < dict->count; i++)
+        if (dict->keys[i]->type == TT_VALUE_INT && dict->keys[i]->integer == key)
+            return dict->items[i];
+    return NULL;
+}
+
+static tt_status expect(const char *who, const void *out, const char *what, const tt_value *value, bool is_it) {
+    if (!value || !out)
+        return tt__fail_argument("%s: `%s` is NULL", who, value ? "out" : "value");
+    if (!is_it)
+        return tt__fail(TT_ERR_INVALID, "%s: expected %s, got %s", who, what, TT__VALUE_TEXT(value));
+    return TT_OK;
+}
+
+static bool value_is(const tt_value *value, tt_value_type type) { return value && value->type == type; }
+
+tt_status tt_value_get_bool(bool *out, const tt_value *value) {
+    TT__TRY(expect("tt_value_get_bool", out, "a bool", value, value_is(value, TT_VALUE_BOOL)));
+    *out = value->boolean;
+    return TT_OK;
+}
+
+tt_status tt_value_get_int(int64_t *out, const tt_value *value) {
+    TT__TRY(expect("tt_value_get_int", out, "an int", value, value_is(value, TT_VALUE_INT)));
+    *out = value->integer;
+    return TT_OK;
+}
+
+tt_status tt_value_get_float(double *out, const tt_value *value) {
+    bool whole = value_is(value, TT_VALUE_INT);
+    TT__TRY(expect("tt_value_get_float", out, "a number", value, whole || value_is(value, TT_VALUE_FLOAT)));
+    *out = whole ? (double)value->integer : value->real;
+    return TT_OK;
+}
+
+tt_status tt_value_get_dtype(tt_dtype *out, const tt_value *value) {
+    TT__TRY(expect("tt_value_get_dtype", out, "a dtype", value, value_is(value, TT_VALUE_DTYPE)));
+    *out = value->dtype;
+    return TT_OK;
+}
+
+const char *tt_value_string(const tt_value *value) {
+    bool is_it = value_is(value, TT_VALUE_STRING);
+    return expect("tt_value_string", value, "a string", value, is_it) ? NULL : value->string;
+}
+
+tt_tensor *tt_value_tensor(const tt_value *value) {
+    bool is_it = value_is(value, TT_VALUE_TENSOR);
+    return expect("tt_value_tensor", value, "a tensor", value, is_it) ? NULL : value->tensor;
+}
 
 /* ---- life ---- */
 

@@ -4,10 +4,10 @@
 
 #include <tutti/checkpoint.h>
 
-/* No tree is deeper, so that walking it may call itself. */
+/* The most levels of a tree: functions that walk one call themselves. */
 enum { TT__VALUE_MAX_DEPTH = 100 };
 
-/* What a reader has on its stack beside values: never in a tree that a caller sees. */
+/* Types of what a reader has on its stack beside values. No tree that a caller sees has them. */
 enum { TT__VALUE_GLOBAL = 100, TT__VALUE_STORAGE };
 
 /* Whether a reader's walk has come to a value. */
@@ -28,9 +28,9 @@ struct tt_value {
         char *string;
         tt_tensor *tensor;
         tt_dtype dtype;
-        const void *global; /* the reader's */
-        size_t storage;     /* its number, the reader's */
-        uint64_t weight;    /* of a container, while a reader counts: values in it */
+        const void *global; /* of TT__VALUE_GLOBAL */
+        size_t storage;     /* of TT__VALUE_STORAGE: its number */
+        uint64_t weight;    /* of a container, while a reader counts: how many values a walk of it meets */
     };
     struct tt__value_names *names; /* what tt_value_tensors() made */
 };

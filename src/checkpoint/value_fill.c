@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "checkpoint/value.h"
-#include "data/files/npz.h"
+#include "data/files/npy.h"
 #include "tensor/core/named_tensors.h"
 
 tt_status tt__value_push(tt_value *container, tt_value *key, tt_value *item) {
@@ -46,7 +46,7 @@ static void join_part(tt_value *container, tt_value *item) {
         container->depth = (unsigned char)(item->depth + 1);
 }
 
-/* End what a failed call has taken over, unless it is part of something. */
+/* Free what a failed call has taken over, unless it is part of something. */
 static void drop_item(const tt_value *container, tt_value *item) {
     if (item && !item->has_parent && item != container)
         tt__value_unref(item);
@@ -85,8 +85,7 @@ static tt_status check_pair(const char *who, const tt_value *dict, const tt_valu
     return check_part(who, dict, item);
 }
 
-/* Set a pair, whose key the dict has not (`is_new`), or which is looked for; takes over key and item, also on failure.
- */
+/* Set a pair; takes over key and item, also on failure. `is_new`: the caller knows that the dict lacks the key. */
 static tt_status set_pair(const char *who, tt_value *dict, tt_value *key, tt_value *item, bool is_new) {
     tt_status status = check_pair(who, dict, key, item);
     if (!status && !is_new && find_key(dict, key))

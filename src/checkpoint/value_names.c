@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
 
-/* Longer names come from nobody's program; all together may not exceed the second. */
+/* The most bytes of one name, and of all names together. */
 enum { NAME_MAX_BYTES = 1024, NAMES_MAX_BYTES = 256 << 20 };
 
 struct tt__value_names {

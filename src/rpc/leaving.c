@@ -1,3 +1,4 @@
+/* Leaving: waiting until no call is under way, of all workers of a group or of this one alone. */
 #include "rpc/leaving.h"
 
 #include "base/error.h"
@@ -5,7 +6,6 @@
 #include "rpc/calls/sending.h"
 #include "rpc/functions/serving.h"
 #include "rpc/threads/waiting.h"
-#include "rpc/workers/peers.h"
 
 #include <stdio.h>
 
@@ -95,7 +95,7 @@ static void judge_wave(tt_rpc *rpc) {
 /* ---- all workers */
 
 /* Answer the waves that were asked, if this worker has no call under way and has called tt_rpc_shutdown(). Workers may
- * differ in who leads, and one that does not lead may ask all the same. */
+ * differ in who leads, so any worker may have asked. */
 static void answer_waves(tt_rpc *rpc) {
     uint64_t sent, received;
     if (!rpc->waves_asked || !rpc->leaving || !has_no_calls(rpc))
@@ -132,7 +132,7 @@ tt_status tt__leaving_told(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_header
             add_answer(rpc, header->context, header->message);
         }
         break;
-    default: /* END; this worker may see later than the sender that others are lost, and so who leads */
+    default: /* END. Who leads depends on who is lost, which this worker may see later than the sender */
         from->says_end = true;
         from->end_without = header->serial <= (uint64_t)rpc->peer_room ? (int)header->serial : 0;
         rpc->end_said |= leader_of(rpc) == from->id;

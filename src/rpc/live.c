@@ -1,4 +1,4 @@
-#include "rpc/live.h"
+#include "rpc/rpc_state.h"
 
 #include "base/error.h"
 #include "comm/group.h"

@@ -1,4 +1,4 @@
-#include "rpc/recording.h"
+#include "rpc/rpc_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

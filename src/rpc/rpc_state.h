@@ -1,34 +1,30 @@
 /* The state of a worker (tt_rpc), and how the files of src/rpc depend on each other. A file calls those above it only:
  *
- *   rpc_signature.c, functions.c       the registered functions
+ *   functions.c                        signatures, and the registered functions
  *   live.c                             the list of this process's workers
  *   landing_memory.c                   memory that large parts are received into
  *   rpc_value.c                        values
  *   future.c, future_chains.c          futures; then() and collect_all()
  *   encode.c, decode.c                 write values into packets, and read them
- *   peers.c                            what is known of the other workers
- *   sending.c                          send packets and parts, in order, within windows
- *   references.c                       references, and the counts that owners keep (refused_references.c)
+ *   sending.c                          what is known of the other workers; send them packets and parts, in order
+ *   references.c                       references, and the counts that owners keep
  *   lost_references.c                  the counts of lost workers
  *   rref.c                             tt_rref_new(), tt_rref_free(), and so on
- *   pool_crew.c                        start and wake the pool's threads, which run functions
- *   waiting.c                          which thread moves messages; how threads wait
- *   rpc_pool.c                         the loop of the pool's threads
+ *   waiting.c                          start and wake the pool's threads; which thread moves messages; how threads wait
  *   recording.c                        what `tutti top` and `tutti trace` show
- *   outgoing_calls.c                   the table of calls that this worker has made
- *   call_results.c                     read their replies
+ *   outgoing_call.c                    the calls that this worker has made, and their replies
  *   calling.c                          make calls, and fail them
- *   served_table.c                     find calls of other workers by number, or by the value that they make
+ *   served_call.c                      find calls of other workers; what functions see of them
  *   replying.c                         reply to calls of other workers
- *   serving.c, function_args.c         serve calls of other workers; what functions see of them
+ *   serving.c                          serve calls of other workers
  *   cycles.c                           find calls that wait for each other
- *   rpc_dispatch.c                     take packets from the network, by kind
- *   rpc_keeper.c                       the thread that checks on workers, timeouts and messages
  *   leaving.c                          wait until no call is under way
+ *   rpc_dispatch.c                     take packets from the network, by kind
+ *   rpc_threads.c                      the pool's threads, which run functions, and the keeper
  *   agent.c                            tt_rpc_init() and tt_rpc_shutdown(); the other public functions
  *   network_group.c, network_store.c   links to the other workers
  *
- * One lock guards all of it, network->lock; atomics and what says so are read without it. */
+ * One lock, network->lock, guards all of it. Atomics, and fields whose comments say so, are read without it. */
 #ifndef TT_RPC_STATE_H
 #define TT_RPC_STATE_H
 
@@ -67,8 +63,8 @@ typedef struct tt__rpc_transfer {
     struct tt__rpc_transfer *next;
     _Atomic uint32_t pending; /* messages that are not done */
     bool listed;              /* in rpc->transfers: begun, and not seen to be done */
-    bool begins;              /* its messages are being posted: packets may come meanwhile, */
-    tt_status cancelled;      /* and cancel it: then this is not TT_OK */
+    bool begins;              /* its messages are being posted */
+    tt_status cancelled;      /* not TT_OK: a packet that came meanwhile has cancelled it */
     uint32_t count;
     tt__message *messages; /* (count) */
     tt__rpc_due *due;      /* or NULL */
@@ -98,9 +94,9 @@ typedef struct tt__rpc_peer {
     /* Leaving together: leaving.c. */
     bool leaving;        /* it has called tt_rpc_shutdown() */
     uint32_t idle_wave;  /* the last wave that it has answered */
-    uint32_t asked_wave; /* a wave of its that is to be answered; 0: none */
-    bool says_end;       /* it has sent END, */
-    int end_without;     /* which names this worker, plus 1, as lost; 0: none */
+    uint32_t asked_wave; /* the wave of this worker that is to be answered; 0: none */
+    bool says_end;       /* it has sent END */
+    int end_without;     /* 1 + the worker that its END names as lost; 0: none */
     uint64_t calls_sent, calls_received;
 
     /* Requests and packets. */
@@ -112,7 +108,7 @@ typedef struct tt__rpc_peer {
     uint32_t calls_out; /* this worker's calls to it that are under way */
     uint32_t calls_in;  /* its calls that have no reply yet */
     int on_threads;     /* those of them that threads run, as counted in rpc->on_threads */
-    uint32_t probes;    /* of cycles.c, that are kept here for it */
+    uint32_t probes;    /* probes of cycles.c that are kept here for it */
     size_t landing;     /* bytes of its calls' parts, as counted in rpc->landing_bytes */
 
     /* References: references.c. */
@@ -122,7 +118,7 @@ typedef struct tt__rpc_peer {
     uint32_t unmade;      /* references that it has named here before the call that makes them came */
     int asked_of;         /* 1 + the last lost worker about which it was sent SETTLE */
     uint32_t settles;     /* SETTLE packets that it has not answered */
-    int *askers; /* (asker_count) workers that have sent SETTLE about it, and are to be answered once it is lost */
+    int *askers; /* (asker_count) workers that have sent SETTLE about it, to be answered once it is lost here, too */
     int asker_count;
 } tt__rpc_peer;
 
@@ -134,7 +130,7 @@ typedef struct tt__rpc_counters {
 
 struct tt__rpc_out; /* outgoing_call.h */
 
-/* Where calls of others are found: served_table.c. */
+/* Where calls of others are found: served_call.c. */
 enum { TT__SERVED_BY_NUMBER, TT__SERVED_BY_VALUE };
 typedef struct tt__served_table {
     struct tt_rpc_call **places[2];
@@ -171,12 +167,12 @@ struct tt_rpc {
     tt__rpc_counters counters;
 
     /* ---- moving messages, and waiting: waiting.c */
-    _Atomic uintptr_t poller; /* the thread that moves messages; 0: none. Written under the lock, */
-    _Atomic uint32_t polls;   /* as is the number of its rounds */
+    _Atomic uintptr_t poller; /* the thread that moves messages; 0: none. Written under the lock */
+    _Atomic uint32_t polls;   /* the number of rounds that pollers have made. Written under the lock */
     bool poller_sleeps;       /* it sleeps in the network */
     bool poller_serves;       /* it is a thread of the pool */
     int waiters;              /* threads in tt__rpc_wait_for(), or waiting for futures */
-    int sleepers;             /* threads that sleep on `changed`; */
+    int sleepers;             /* threads that sleep on `changed` */
     int movers_asleep;        /* those of them that would move messages if no other thread did */
     pthread_cond_t changed;
     _Atomic uint64_t came;       /* tt__ticks() when the last packet came */
@@ -191,13 +187,13 @@ struct tt_rpc {
     tt__rpc_packet *reserve; /* for a packet for which there is no memory: it is read, answered and not kept */
     bool reserve_used;
 
-    /* ---- the pool: threads that run functions: pool_crew.c, rpc_pool.c */
+    /* ---- the pool: threads that run functions: waiting.c, rpc_threads.c */
     tt__rpc_due_list queue; /* calls that wait for a thread */
-    int queued;             /* how many */
-    int pool_threads;       /* threads in all; of these */
-    int pool_idle;          /* sleep on `idle`, */
-    int pool_waiting;       /* wait for others in tt__rpc_wait_for() or for futures, */
-    int pool_called;        /* were woken or made, and don't have the lock yet */
+    int queued;             /* calls in the queue */
+    int pool_threads;       /* threads in all */
+    int pool_idle;          /* those that sleep on `idle` */
+    int pool_waiting;       /* those that wait for others in tt__rpc_wait_for() or for futures */
+    int pool_called;        /* those that were woken or made, and don't have the lock yet */
     int64_t run_ns;         /* how long functions have taken of late, on average */
     bool pool_stops;
     bool pool_is_to_sleep; /* the next thread that is woken sleeps in the network at once, without a busy wait */
@@ -224,13 +220,13 @@ struct tt_rpc {
     uint32_t rref_room, rref_count;
     uint64_t last_serial;          /* of the references that this worker has made */
     tt__own_recorder own_recorder; /* used if the network has none */
-    int64_t *made; /* by a function's number: values here that it has made and that are referred to; or NULL */
+    int64_t *made; /* (functions) how many values here that a function has made are referred to; or NULL */
 
-    /* ---- the keeper: rpc_keeper.c */
+    /* ---- the keeper: rpc_threads.c */
     pthread_t keeper;
     bool has_keeper;
-    uint64_t seen;     /* `came` at its last look, */
-    int64_t active_ns; /* and when that had changed */
+    uint64_t seen;     /* `came` at its last look */
+    int64_t active_ns; /* when `came` had changed at one of its looks, the last time */
     _Atomic bool keeper_stops, keeper_called;
     _Atomic bool keeper_sleeps; /* for TT__RPC_LOOK_MS: call it when work begins */
 
@@ -254,7 +250,7 @@ struct tt_rpc {
     uint32_t wave_led_for;                                       /* how many workers were not lost when it began */
     int waves_asked;                                             /* waves to be answered */
     int ended_by;                                                /* 1 + the leader that has sent END; 0: none */
-    bool end_said;                                               /* a leader has: workers that leave are not lost */
+    bool end_said;                                               /* the leader has sent END: who leaves is not lost */
     bool may_end;
     int ended_without; /* 1 + a worker that the leader knows to be lost; 0: none */
 
@@ -302,5 +298,41 @@ static inline tt__rpc_due *tt__rpc_queue_take(tt_rpc *rpc) {
     rpc->queued -= due != NULL;
     return due;
 }
+
+/* ---- live.c: the list of this process's workers ----
+ * It tells whether a pointer from the program is one that was shut down, or that a forked child has from its parent. */
+
+/* Add a worker, remove it, or look it up. From any thread, without locks. */
+void tt__rpc_note_live(tt_rpc *rpc);
+void tt__rpc_note_dead(tt_rpc *rpc);
+bool tt__rpc_is_live(const tt_rpc *rpc);
+
+/* Check a worker that the program gives to function `what`. Errors: TT_ERR_INVALID it is NULL; TT_ERR_STATE it was shut
+ * down, or this process was forked since it was made. */
+tt_status tt__rpc_usable(const tt_rpc *rpc, const char *what);
+
+/* ---- recording.c: calls and references in the flight recorder (comm/record/recorder.h) ----
+ * `tutti top` and `tutti trace` show them. A call costs one cache line and one look at the clock. The keeper publishes
+ * the counts. The lock is held. */
+
+/* Begin: write the names of this worker's functions. End: withdraw its counts. */
+void tt__recording_begin(tt_rpc *rpc);
+void tt__recording_end(tt_rpc *rpc);
+
+/* Record the beginning of a call to worker `to`; `known`: this worker's function of that name, or NULL. Returns the
+ * number of its record; 0: there is no recorder. */
+uint32_t tt__recording_call(tt_rpc *rpc, tt__rpc_packet_kind kind, const tt__rpc_function *known, int to,
+                            const tt__rpc_encoder *e);
+
+/* Record the end of a call: at the time of the packet that came last, or now if `later`. */
+void tt__recording_done(tt_rpc *rpc, uint32_t record, tt_status status, bool later);
+
+/* Publish the worker's counts. */
+void tt__recording_show(tt_rpc *rpc);
+
+/* ---- rpc_dispatch.c: taking packets from the network, and handing each to the file that knows its kind ---- */
+
+/* Receive this worker's packets from now on. The lock is held. */
+void tt__dispatch_begin(tt_rpc *rpc);
 
 #endif

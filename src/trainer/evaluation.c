@@ -1,6 +1,7 @@
 /* Evaluation, and what follows from it: the best checkpoint, early stopping, a scheduler's step. */
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "checkpoint/entries.h"
 #include "trainer/run_state.h"
 
 #include <float.h>

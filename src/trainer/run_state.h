@@ -3,7 +3,6 @@
 #ifndef TT_TRAINER_RUN_STATE_H
 #define TT_TRAINER_RUN_STATE_H
 
-#include "checkpoint/progress_texts.h"
 #include "optim/dict.h"
 #include "trainer/means.h"
 #include "trainer/stop_signals.h"

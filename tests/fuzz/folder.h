@@ -45,4 +45,14 @@ static inline void fuzz_write(const char *path, const uint8_t *data, size_t size
     }
 }
 
+/* Write a file of the folder, which the first call makes. Returns its path. */
+static inline const char *fuzz_file(const char *name, const void *data, size_t size) {
+    static int made;
+    if (!made++)
+        fuzz_folder_make();
+    const char *path = fuzz_path(name);
+    fuzz_write(path, data, size);
+    return path;
+}
+
 #endif

@@ -1,6 +1,8 @@
 /* GPT-2's two files and a text: merges, a zero byte, then the text, of a vocabulary of all bytes and a few pairs; and
  * the whole as a vocabulary. A tokenizer that is made gives any text back. */
-#include "data/text/gpt2_files.h"
+#include "fuzz/folder.h"
+
+#include <tutti/datasets.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,12 +44,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!size)
         return 0;
     size_t merges_size = strnlen((const char *)data, size), text = merges_size < size ? merges_size + 1 : size;
-    const tt__whole_file vocab = {(uint8_t *)vocabulary, make_vocabulary(vocabulary, sizeof vocabulary)};
-    const tt__whole_file merges = {(uint8_t *)(uintptr_t)data, merges_size}, whole = {(uint8_t *)(uintptr_t)data, size};
-    tt_tokenizer *t = tt__gpt2_make("vocab", &vocab, "merges", &merges);
+    const char *vocab = fuzz_file("vocab", vocabulary, make_vocabulary(vocabulary, sizeof vocabulary));
+    const char *merges = fuzz_file("merges", data, merges_size), *whole = fuzz_file("whole", data, size);
+    tt_tokenizer *t = tt_gpt2_tokenizer(vocab, merges);
     if (t)
         check_text(t, (const char *)data + text, size - text);
     tt_tokenizer_free(t);
-    tt_tokenizer_free(tt__gpt2_make("vocab", &whole, "merges", &merges));
+    tt_tokenizer_free(tt_gpt2_tokenizer(whole, merges));
     return 0;
 }

@@ -1,21 +1,13 @@
-/* IDX from memory: as it is, and, if it is not gzip itself, packed as well, which must come to the same. */
-#include "data/datasets/idx.h"
+/* An IDX file: as it is, and, if it is not gzip itself, packed as well, which must come to the same. */
+#include "fuzz/folder.h"
+
+#include <tutti/data.h>
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <zlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static tt_status decode(tt_tensor **out, const uint8_t *data, size_t size) {
-    static tt__source source;
-    *out = NULL;
-    tt_status status = tt__source_memory(&source, "fuzz", data, size);
-    if (!status) {
-        status = tt__idx_decode(out, &source);
-        tt__source_close(&source);
-    }
-    return status;
-}
 
 static uint8_t *pack(const uint8_t *data, size_t size, size_t *packed) {
     z_stream z = {0};
@@ -35,14 +27,15 @@ static uint8_t *pack(const uint8_t *data, size_t size, size_t *packed) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    tt_tensor *plain, *unpacked;
-    tt_status status = decode(&plain, data, size);
+    tt_tensor *plain = NULL, *unpacked = NULL;
+    tt_status status = tt_idx_read(&plain, fuzz_file("plain", data, size));
     if (!status != (plain != NULL))
         abort();
     if (size >= 2 && !(data[0] == 0x1f && data[1] == 0x8b)) {
         size_t packed_size;
         uint8_t *packed = pack(data, size, &packed_size);
-        if (decode(&unpacked, packed, packed_size) != status || (plain && !tt_equal(plain, unpacked)))
+        if (tt_idx_read(&unpacked, fuzz_file("packed", packed, packed_size)) != status ||
+            (plain && !tt_equal(plain, unpacked)))
             abort();
         tt_tensor_free(unpacked);
         free(packed);

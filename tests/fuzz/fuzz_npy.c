@@ -1,16 +1,12 @@
-/* NumPy's arrays from memory: the bytes as a .npy file, and as a .npz file. */
-#include "data/files/npy.h"
-#include "data/files/npz.h"
-#include "data/files/source.h"
+/* NumPy's arrays: the bytes as a .npy file, and as a .npz file. */
+#include "fuzz/folder.h"
+
+#include <tutti/datasets.h>
 
 #include <stdint.h>
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static tt_status from_source(void *from, void *out, size_t size, size_t *got) {
-    return tt__source_read(from, out, size, got);
-}
 
 /* Read what lies at both ends of a tensor. */
 static void touch(const tt_tensor *x) {
@@ -20,23 +16,18 @@ static void touch(const tt_tensor *x) {
         (void)(first[0] + first[bytes - 1]);
 }
 
-static void decode_npy(const uint8_t *data, size_t size) {
-    static tt__source source;
+static void read_npy(const char *path) {
     tt_tensor *x = NULL;
-    if (tt__source_memory(&source, "fuzz", data, size))
-        return;
-    const tt__npy_input input = {"fuzz", tt__source_limit(&source), from_source, &source};
-    if (!tt__npy_decode(&x, &input) != (x != NULL))
+    if (!tt_npy_read(&x, path) != (x != NULL))
         abort();
-    tt__source_close(&source);
     if (x)
         touch(x);
     tt_tensor_free(x);
 }
 
-static void decode_npz(const uint8_t *data, size_t size) {
+static void read_npz(const char *path) {
     tt_npz *file = NULL;
-    if (!tt__npz_decode(&file, "fuzz", data, -1, size) != (file != NULL))
+    if (!tt_npz_read(&file, path) != (file != NULL))
         abort();
     for (int64_t i = 0; file && i < tt_npz_tensors(file)->count; i++)
         touch(tt_npz_tensors(file)->tensors[i]);
@@ -44,8 +35,8 @@ static void decode_npz(const uint8_t *data, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    decode_npy(data, size);
-    if (size)
-        decode_npz(data, size);
+    const char *path = fuzz_file("arrays", data, size);
+    read_npy(path);
+    read_npz(path);
     return 0;
 }

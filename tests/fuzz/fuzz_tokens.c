@@ -1,33 +1,20 @@
-/* A file of tokens from memory: what its header says, and its tokens as each type. */
-#include "data/text/tokens.h"
+/* A file of tokens of each type: its examples have tokens of the vocabulary, or can't be read. */
+#include "fuzz/folder.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <tutti/datasets.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void widen_all(const tt__tokens *t, const uint8_t *data, size_t size) {
-    size_t width = t->type == TT_TOKEN_U16 ? 2 : 4, bytes = (size_t)t->count * width;
-    if (t->offset > size || bytes > size - t->offset)
-        abort();
-    int64_t *tokens = malloc((size_t)t->count * sizeof *tokens + 1);
-    if (!tokens)
-        abort();
-    if (bytes)
-        memcpy(tokens, data + t->offset, bytes);
-    if (!tt__tokens_widen(t, "fuzz", tokens, t->count, 0, 50257))
-        for (int64_t i = 0; i < t->count; i++)
-            if (tokens[i] < 0 || tokens[i] >= 50257)
-                abort();
-    free(tokens);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const char *path = fuzz_file("tokens", data, size);
     for (int type = TT_TOKEN_U16; type <= TT_TOKEN_I32; type++) {
-        tt__tokens t;
-        if (!tt__tokens_look(&t, "fuzz", data, size < TT__TOKENS_HEADER ? size : TT__TOKENS_HEADER, size,
-                             (tt_token_type)type))
-            widen_all(&t, data, size);
+        tt_dataset *set = tt_token_dataset(path, 1, .type = (tt_token_type)type, .vocab_size = 50257);
+        for (int64_t i = 0; i < tt_dataset_size(set); i++) {
+            int64_t x = 0, y = 0;
+            if (!tt_dataset_get(set, i, &x, &y) && (x < 0 || x >= 50257 || y < 0 || y >= 50257))
+                abort();
+        }
+        tt_dataset_free(set);
     }
     return 0;
 }

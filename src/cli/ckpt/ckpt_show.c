@@ -5,7 +5,7 @@
 #include "base/text/format.h"
 #include "base/text/json.h"
 #include "base/text/plain_text.h"
-#include "checkpoint/progress_texts.h"
+#include "checkpoint/entries.h"
 #include "cli/cli.h"
 #include "tensor/shape/host_copy.h"
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* ToTensor and Normalize of u8 inputs. */
+/* What a loader does with u8 inputs: (x / 255 - mean) / std if it is on, else x as f32. */
 typedef struct tt__normalization {
     bool on;
     float mean, std;
@@ -22,12 +22,13 @@ struct tt_dataset {
     tt_tensor_spec x, y;
     size_t x_bytes, y_bytes;     /* of one example */
     tt_tensor *inputs, *targets; /* of a set in memory, owned by `user`; else NULL */
-    const char *const *classes;  /* names of what targets number, owned by `user` or for ever; NULL: it has none */
+    const char *const *classes;  /* the names of classes 0, 1, ...; owned by `user` or static; NULL: it has none */
     int64_t class_count;
-    /* The sets that it is made of, owned by `user`; they name an error's place and have the normalisation. */
+    /* The sets that it is made of, owned by `user`. Their errors name the example; their normalisation is this set's
+     * unless it has one of its own. */
     tt_dataset *const *bases;
     int64_t base_count;
-    tt__normalization normalization; /* its own */
+    tt__normalization normalization; /* its own, by tt_dataset_normalize() */
     pthread_mutex_t one_at_a_time;   /* held while a serial class reads */
 };
 

@@ -10,8 +10,8 @@
 
 typedef struct table {
     tt_tensor *inputs, *targets; /* (N, ...) held, contiguous; targets may be NULL */
-    const char *x, *y;           /* their elements, */
-    size_t x_bytes, y_bytes;     /* and the bytes of one example's */
+    const char *x, *y;           /* their elements */
+    size_t x_bytes, y_bytes;     /* of one example */
 } table;
 
 /* ---- reading ---- */

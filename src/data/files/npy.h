@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 
+#include <tutti/datasets.h>
 #include <tutti/tensor.h>
 
 /* Where the bytes come from. */
@@ -18,28 +19,15 @@ typedef struct tt__npy_input {
     void *from;
 } tt__npy_input;
 
-/* Element types of the format and what becomes of each. */
-typedef struct tt__npy_type {
-    char kind;        /* of "<f4" the f, */
-    uint8_t width;    /* and the 4: bytes of an element in the file */
-    tt_dtype dtype;   /* of the tensor */
-    bool is_unsigned; /* widened to a type with one bit more, or checked */
-} tt__npy_type;
-
-typedef struct tt__npy_header {
-    const tt__npy_type *type;
-    bool swapped; /* bytes are not in this machine's order */
-    bool fortran;
-    tt_shape shape;
-} tt__npy_header;
-
-/* Parse a header's text, `size` bytes. */
-tt_status tt__npy_parse(tt__npy_header *header, const char *name, const char *text, size_t size);
-
 /* Read an array. *out: the caller's; NULL after a failure. */
 tt_status tt__npy_decode(tt_tensor **out, const tt__npy_input *input);
 
 /* Put magic number and header of x; `padded` to a multiple of 64 bytes. */
 void tt__npy_put_header(tt__bytes *to, const tt_tensor *x);
+
+/* ---- .npz: the names in an archive, and those of tensors in a tree of values ---- */
+
+/* Check that no name comes twice. Else the error has this status, and begins with `who`. */
+tt_status tt__npz_check_names(const char *who, tt_status status, const char *const *names, int64_t count);
 
 #endif

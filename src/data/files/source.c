@@ -1,45 +1,30 @@
 #include "data/files/source.h"
 
 #include "base/error.h"
-#include "base/files/fd.h"
+#include "data/files/whole_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- packed bytes ---- */
 
-static tt_status source_read_file(tt__source *s, size_t *got) {
+/* Read packed bytes into inflate.next_in if it is empty, unless all are used. */
+static tt_status source_fill(tt__source *s) {
     ssize_t n;
+    if (s->inflate.avail_in)
+        return TT_OK;
     do
         n = read(s->fd, s->buffer, sizeof s->buffer);
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return tt__fail_errno(TT_ERR_IO, errno, "%s: reading failed", s->name);
     s->inflate.next_in = s->buffer;
-    *got = (size_t)n;
-    return TT_OK;
-}
-
-/* Read packed bytes into inflate.next_in if it is empty, unless all are used. */
-static tt_status source_fill(tt__source *s) {
-    if (s->inflate.avail_in)
-        return TT_OK;
-    size_t got = 0;
-    if (s->fd >= 0) {
-        TT__TRY(source_read_file(s, &got));
-    } else {
-        uint64_t left = s->packed_size - s->packed_read;
-        got = left < INT_MAX ? (size_t)left : INT_MAX;
-        s->inflate.next_in = (Bytef *)(uintptr_t)(s->memory + s->packed_read); /* zlib only reads it */
-    }
-    s->inflate.avail_in = (uInt)got;
-    s->packed_read += got;
+    s->inflate.avail_in = (uInt)n;
+    s->packed_read += (uint64_t)n;
     return TT_OK;
 }
 
@@ -62,47 +47,17 @@ static tt_status source_start(tt__source *s) {
     return status;
 }
 
-static void source_reset(tt__source *s, const char *name) {
-    memset(s, 0, offsetof(tt__source, buffer));
-    s->name = name;
-    s->fd = -1;
-}
-
 tt_status tt__source_open(tt__source *source, const char *path) {
-    struct stat info;
-    source_reset(source, path);
-    /* a pipe nobody writes to must not hold us up */
-    source->fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (source->fd < 0)
-        return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", path);
-    tt_status status = TT_OK;
-    if (fstat(source->fd, &info) != 0)
-        status = tt__fail_errno(TT_ERR_IO, errno, "%s: can't tell its size", path);
-    else if (!S_ISREG(info.st_mode))
-        status = tt__fail(TT_ERR_IO, "%s: expected a regular file, got a %s", path,
-                          S_ISDIR(info.st_mode) ? "directory" : "pipe, socket or device");
-    if (status) {
-        tt__source_close(source);
-        return status;
-    }
-    source->packed_size = (uint64_t)info.st_size;
-    return source_start(source);
-}
-
-tt_status tt__source_memory(tt__source *source, const char *name, const void *bytes, size_t size) {
-    source_reset(source, name);
-    source->memory = bytes;
-    source->packed_size = size;
+    memset(source, 0, offsetof(tt__source, buffer));
+    source->name = path;
+    TT__TRY(tt__file_open(&source->fd, &source->packed_size, path));
     return source_start(source);
 }
 
 void tt__source_close(tt__source *source) {
     if (source->gzip)
         inflateEnd(&source->inflate);
-    if (source->fd >= 0)
-        close(source->fd);
-    source->gzip = false;
-    source->fd = -1;
+    close(source->fd);
 }
 
 /* ---- reading ---- */
@@ -127,7 +82,7 @@ static tt_status source_corrupt(const tt__source *s, const char *what) {
                     s->name, s->packed_read - s->inflate.avail_in, what);
 }
 
-/* End a member of the gzip file, which is complete (its checksum too). Only another may follow. */
+/* End a member of the gzip file, whose checksum was right. Only another member may follow. */
 static tt_status end_member(tt__source *s) {
     TT__TRY(source_fill(s));
     if (!s->inflate.avail_in) {
@@ -174,7 +129,7 @@ tt_status tt__source_read(tt__source *source, void *out, size_t size, size_t *go
     return source->gzip ? read_gzip(source, out, size, got) : read_plain(source, out, size, got);
 }
 
-/* Return the most bytes that can come. Deflate writes at most 258 bytes with 2 bits: 1032 times what it reads. */
+/* Deflate writes at most 258 bytes with 2 bits: 1032 times what it reads. */
 uint64_t tt__source_limit(const tt__source *source) {
     uint64_t factor = source->gzip ? 1032 : 1;
     return source->packed_size > UINT64_MAX / factor ? UINT64_MAX : source->packed_size * factor;

@@ -1,6 +1,8 @@
-/* A file in memory, as a whole. */
+/* Regular files: opening one, reading a part of it or all of it, and writing one. */
 #ifndef TT_DATA_WHOLE_FILE_H
 #define TT_DATA_WHOLE_FILE_H
+
+#include "base/bytes.h"
 
 #include <tutti/base.h>
 
@@ -22,5 +24,9 @@ tt_status tt__file_open(int *fd, uint64_t *size, const char *path);
 
 /* Read `size` bytes from `offset` on; *got is less only at the end. Safe from several threads at once. */
 tt_status tt__file_read_at(int fd, const char *path, void *to, size_t size, uint64_t offset, size_t *got);
+
+/* Write a file of n parts, one behind the other. Atomic: it appears whole or not at all. Errors: those of
+ * tt__atomic_open(), tt__atomic_write() and tt__atomic_commit(). */
+tt_status tt__file_write(const char *path, const tt__span *parts, int n);
 
 #endif

@@ -60,7 +60,8 @@ static tt_status await_rows(const tt_tensor *x) {
     return x && x->storage->pinned ? tt__pinned_wait(x->storage->pinned) : TT_OK;
 }
 
-/* A free one that no copy reads; NULL: there is none, and *oldest is the free one that was lent first, or NULL. */
+/* Return a free buffer that no copy reads; NULL: there is none, and *oldest is the free one that was lent first, or
+ * NULL. */
 static tt__batch_buffer *find_buffer(const tt__batches *b, tt__batch_buffer **oldest) {
     *oldest = NULL;
     for (int64_t i = 0; i < b->count; i++) {
@@ -75,7 +76,8 @@ static tt__batch_buffer *find_buffer(const tt__batches *b, tt__batch_buffer **ol
     return NULL;
 }
 
-/* Find a place for one more buffer; where there is none, the oldest's, whose memory stays with its users. */
+/* Find a place for one more buffer. If all are taken, the oldest one gives its place up; its memory stays with its
+ * users. */
 static tt__batch_buffer *buffer_place(tt__batches *b) {
     if (b->count < b->most)
         return &b->buffer[b->count++];
@@ -87,7 +89,6 @@ static tt__batch_buffer *buffer_place(tt__batches *b) {
     return oldest;
 }
 
-/* An old one, or a new one. */
 tt_status tt__batches_choose(tt__batches *batches, tt__batch_buffer **out) {
     tt__batch_buffer made, *oldest, *found = find_buffer(batches, &oldest);
     if (!found && oldest && batches->count == batches->most) {

@@ -7,7 +7,7 @@
 #include <tutti/data.h>
 
 /* Buffers that take turns for a caller that keeps earlier batches (a pipeline does), besides those that are filled
- * ahead; where it keeps more, a buffer is made for each batch. */
+ * ahead. If it keeps more, a buffer is made for each batch. */
 enum { TT__BATCH_BUFFERS = 4 };
 
 typedef struct tt__batch_buffer {

@@ -82,7 +82,7 @@ static tt_status choose_sampler(tt_loader *loader, tt_sampler *sampler) {
     return TT_OK;
 }
 
-/* Who says which examples make a batch. */
+/* Set which sampler the loader uses, and how its order becomes batches. */
 static tt_status choose_batches(tt_loader *loader, const tt_loader_new_args *a) {
     const tt_sampler *b = a->batch_sampler;
     loader->batch_size = !b ? a->batch_size : b->cuts ? b->batch_size : b->largest;
@@ -159,7 +159,7 @@ static tt_status job_prepare(tt_loader *loader, tt__loader_job *job) {
     return TT_OK;
 }
 
-/* Give the workers all that they may have. */
+/* Give the workers jobs until all slots are taken. */
 static tt_status give_jobs(tt_loader *loader) {
     int64_t slot = 0;
     while (loader->given < loader->examples && (slot = tt__loader_crew_free_slot(loader->crew)) >= 0) {
@@ -273,7 +273,7 @@ static int next_batch(tt_loader *loader, tt_batch *batch) {
     return status ? end_with_error(loader, status) : 1;
 }
 
-/* The same, on the clock. */
+/* Get the next batch, and measure the time. */
 static int timed_batch(tt_loader *loader, tt_batch *batch) {
     if (loader->crew && tt__crew_is_elsewhere(loader->crew)) {
         tt__tensor_fail(TT_ERR_STATE, "tt_loader_next: this process was forked from the one whose threads make the "

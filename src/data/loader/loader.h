@@ -1,13 +1,21 @@
-/* The inside of a loader, and the making of one batch. */
+/* The inside of loaders: their state, and how one batch is made. */
 #ifndef TT_DATA_LOADER_H
 #define TT_DATA_LOADER_H
 
 #include "base/saved_error.h"
+#include "data/datasets/dataset.h"
 #include "data/loader/batch.h"
 #include "data/loader/crew.h"
-#include "data/loader/reader.h"
 #include "data/samplers/sampler.h"
 #include "tensor/core/tensor.h"
+
+/* Reads the examples of a batch into its memory: u8 inputs become f32, as their data set says. One thread uses a reader
+ * at a time; several may read one data set. */
+typedef struct tt__reader {
+    tt_dataset *dataset; /* borrowed */
+    uint8_t *raw;        /* (raw_rows) u8 inputs on their way to f32; NULL: inputs are taken as they are */
+    int64_t raw_rows;
+} tt__reader;
 
 /* One batch on its way. A worker writes x, y and error. */
 typedef struct tt__loader_job {
@@ -35,47 +43,50 @@ struct tt_loader {
     tt_collate_fn collate; /* or NULL */
     void *collate_user;
     bool drop_last;
-    int64_t wanted_in_a_row; /* of virtual ranks: batches of each before the next one's, in epochs to come, */
-    int64_t in_a_row;        /* and in the one under way */
+    int64_t wanted_in_a_row; /* batches of a virtual rank before the next one's, in epochs to come */
+    int64_t in_a_row;        /* the same in the epoch under way */
     int64_t examples;        /* of this epoch, without what drop_last leaves out */
     bool begun;              /* an epoch is under way */
-    int64_t epochs;          /* begun */
-    int64_t epoch;  /* in which transforms draw: the sampler's, if it was told one, else how many began before */
-    int64_t at;     /* the next one for the caller */
+    int64_t epochs;          /* epochs that have begun */
+    int64_t epoch;  /* in which transforms draw: what the sampler was told, else the number of epochs before this one */
+    int64_t at;     /* place in `order` of the caller's next example */
     int64_t lent;   /* batches that the caller has had */
     int64_t share;  /* indices of this epoch, with what drop_last leaves out */
-    int64_t given;  /* the next one that no job has */
+    int64_t given;  /* place in `order` of the next example that no job has */
     int64_t *order; /* (size of the sampler) the examples that this epoch visits */
-    int64_t *sizes; /* (batches of the sampler) of a batch sampler of the program's own; else NULL */
-    int64_t batch;  /* how many batches have jobs */
+    int64_t *sizes; /* (batches of the sampler) if it is a batch sampler of the program's own; else NULL */
+    int64_t batch;  /* batches that have jobs */
     tt__normalization how;
     tt__batches batches;
     int64_t readers, jobs;
     tt__reader *reader;    /* (readers) one for each worker; without workers one */
     tt__loader_job *job;   /* (jobs) one for each slot of the crew; without workers one */
     tt__loader_crew *crew; /* or NULL: the caller makes batches */
-    int64_t began_ns;      /* when the caller asked for the epoch's first batch, */
-    int64_t seen_ns;       /* when it got its last one, */
-    int64_t waited_ns;     /* and how long it was in tt_loader_next() in between */
+    int64_t began_ns;      /* when the caller asked for the epoch's first batch */
+    int64_t seen_ns;       /* when it got its last one */
+    int64_t waited_ns;     /* how long it was in tt_loader_next() in between */
     tt__loader_state state;
     tt__saved_error error; /* what ended the epoch; status TT_OK: nothing */
 };
 
-/* loader_shards.c: where the sampler has the shares of several virtual ranks. Of an epoch's n examples so many come in
- * batches, and in so many batches. */
+/* ---- loader_shards.c: the sampler has the shares of several virtual ranks ---- */
+
+/* Return how many of an epoch's n examples come in batches, and in how many batches. */
 int64_t tt__shard_examples(const tt_loader *loader, int64_t n);
 int64_t tt__shard_batches(const tt_loader *loader, int64_t n);
 
 /* Return the length of batch number `batch` of the epoch under way; *at := where it begins in the order. */
 int64_t tt__shard_batch(const tt_loader *loader, int64_t batch, int64_t *at);
 
-/* How many examples of all shares have been visited in the epoch under way: a batch counts when all shares have had
- * theirs of its round. */
+/* Return how many examples of all shares have been visited in the epoch under way. A batch counts once all shares have
+ * had theirs of its round. */
 int64_t tt__shard_position(const tt_loader *loader);
 
 /* Have each share give so many batches before the next one does, from the next epoch on; the last round of an epoch may
  * have fewer. With more than one, shares must be equal (no .exact). */
 void tt__shard_in_a_row(tt_loader *loader, int64_t batches);
+
+/* ---- any loader ---- */
 
 /* Return how many of an epoch's n examples come in batches. */
 int64_t tt__loader_examples(const tt_loader *loader, int64_t n);
@@ -103,6 +114,10 @@ bool tt__loader_order_is_pure(const tt_loader *loader);
 
 /* Would loading this state succeed? Changes nothing. The errors are those of loading. */
 tt_status tt__loader_check_state(const tt_loader *loader, const tt_named_tensors *state);
+
+/* Set up to read; with `convert`, u8 inputs become f32. After a failure, too, free must follow. */
+tt_status tt__reader_init(tt__reader *reader, tt_dataset *dataset, bool convert);
+void tt__reader_free(tt__reader *reader);
 
 /* Make the batch of the job in `slot`, as worker number `worker`: a tt__loader_crew_work of a tt_loader. */
 void tt__loader_work(void *loader, int worker, int64_t slot);

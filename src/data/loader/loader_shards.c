@@ -31,8 +31,8 @@ int64_t tt__shard_batches(const tt_loader *loader, int64_t n) {
 
 void tt__shard_in_a_row(tt_loader *loader, int64_t batches) { loader->wanted_in_a_row = batches; }
 
-/* Return which share's it is; *round := how many of that share come before it. With one in a row the first shares alone
- * may have a batch more, so that the last round is theirs. */
+/* Return which share batch number `batch` is of; *round := how many batches of that share come before it. With one in a
+ * row, only the first shares may have one batch more than the others, so the last round is theirs. */
 static int64_t share_of_batch(const tt_loader *loader, int64_t batch, int64_t *round) {
     const int64_t shards = loader->sampler->shards, most = loader->in_a_row;
     const int64_t group = batch / (shards * most), place = batch - group * shards * most;

@@ -1,13 +1,62 @@
-/* One batch of a loader's: its examples are read, and collated if the program has a function for that. Runs in workers:
- * touches nothing of the loader but its job. */
+/* The making of one batch: its examples are read, and collated if the program has a function for that. Workers run it,
+ * so it touches nothing of the loader but its job. */
 #include "base/error.h"
+#include "data/loader/convert_kernels.h"
 #include "data/loader/loader.h"
-#include "data/transforms/draws.h"
+#include "data/transforms/transform.h"
 #include "tensor/core/tensor.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
-/* x, or a copy in pinned memory; NULL: an error. */
+/* ---- reading examples ---- */
+
+/* Return how many u8 examples stay in the second-level cache between reading and conversion. */
+static int64_t raw_rows(const tt_dataset *dataset) {
+    const int64_t bytes = 65536, row = (int64_t)dataset->x_bytes;
+    return row > 0 && row < bytes ? bytes / row : 1;
+}
+
+tt_status tt__reader_init(tt__reader *reader, tt_dataset *dataset, bool convert) {
+    *reader = (tt__reader){.dataset = dataset};
+    if (!convert || dataset->x.dtype != TT_U8)
+        return TT_OK;
+    reader->raw_rows = raw_rows(dataset);
+    reader->raw = malloc((size_t)reader->raw_rows * dataset->x_bytes + 1);
+    return reader->raw ? TT_OK : tt__fail(TT_ERR_MEMORY, "tt_loader_new: out of memory");
+}
+
+void tt__reader_free(tt__reader *reader) { free(reader->raw); }
+
+/* Read u8 inputs, and convert them a few examples at a time. x (n, ...) f32 */
+static tt_status read_u8(tt__reader *reader, const tt__normalization *how, const int64_t *indices, int64_t n, float *x,
+                         char *y) {
+    const tt__convert_kernels *kernels = TT__LEVEL_CHOOSE(tt__convert_kernels);
+    tt_dataset *d = reader->dataset;
+    for (int64_t done = 0; done < n; done += reader->raw_rows) {
+        int64_t now = n - done < reader->raw_rows ? n - done : reader->raw_rows;
+        size_t count = (size_t)now * d->x_bytes;
+        TT__TRY(tt__dataset_read(d, indices + done, now, reader->raw, y));
+        if (how->on)
+            kernels->normalize(x, reader->raw, count, how->mean, how->std);
+        else
+            kernels->plain(x, reader->raw, count);
+        x += count;
+        if (y)
+            y += (size_t)now * d->y_bytes;
+    }
+    return TT_OK;
+}
+
+/* Write n examples to x and y (NULL: no targets), one behind the other; `how` normalises u8 inputs. */
+static tt_status reader_read(tt__reader *reader, const tt__normalization *how, const int64_t *indices, int64_t n,
+                             void *x, void *y) {
+    return reader->raw ? read_u8(reader, how, indices, n, x, y) : tt__dataset_read(reader->dataset, indices, n, x, y);
+}
+
+/* ---- collating ---- */
+
+/* Return x, or a copy in pinned memory; NULL: an error. */
 static tt_tensor *pinned_copy_of(const tt_loader *loader, tt_tensor *x) {
     const tt_device *device = loader->batches.pin;
     if (!device || !tt__device_is_host(tt__device_of(x)))
@@ -16,7 +65,7 @@ static tt_tensor *pinned_copy_of(const tt_loader *loader, tt_tensor *x) {
     return y && tt_copy(y, x) ? tt__abandon(y) : y;
 }
 
-/* Let the caller lend what the program's function made. */
+/* Lend what the program's function made: *lent. */
 static tt_status take_collated(const tt_loader *loader, tt_tensor *made, tt_tensor **lent) {
     tt_tensor *x = made ? pinned_copy_of(loader, made) : NULL;
     if (made && !x)
@@ -53,9 +102,11 @@ static tt_status collate_job(const tt_loader *loader, tt__loader_job *job) {
     return status;
 }
 
+/* ---- the batch ---- */
+
 static tt_status make_loader_job(tt_loader *loader, tt__reader *reader, tt__loader_job *job) {
-    TT__TRY(tt__reader_read(reader, &job->how, job->indices, job->n, tt_tensor_data(job->buffer->x),
-                            tt_tensor_data(job->buffer->y)));
+    TT__TRY(reader_read(reader, &job->how, job->indices, job->n, tt_tensor_data(job->buffer->x),
+                        tt_tensor_data(job->buffer->y)));
     return loader->collate ? collate_job(loader, job) : TT_OK;
 }
 

@@ -89,7 +89,7 @@ tt_sampler *tt_sampler_new_with(const tt_sampler_new_args *args, size_t size) {
     return tt__sampler_new(who, &cls, a.user, a.dataset_size);
 }
 
-/* ---- those that only stand for a loader's own ---- */
+/* ---- placeholders for samplers that a loader makes itself ---- */
 
 static tt_sampler in_order = {.cls.name = "tt_in_order()"}, shuffled = {.cls.name = "tt_shuffled()"};
 
@@ -168,7 +168,7 @@ static tt_status sampler_fill(tt_sampler *s) {
     return TT_OK;
 }
 
-/* Say how much of the shared order was visited before. */
+/* Set how many examples of the shared order were visited before. */
 static void sampler_visited(tt_sampler *s, int64_t visited) {
     s->visited = visited;
     s->now = s->rest ? s->rest(s->user, visited) : s->size;

@@ -13,7 +13,7 @@ struct tt_sampler {
     atomic_bool freed;  /* by the caller */
     int64_t dataset_size;
     int64_t size; /* examples an epoch */
-    int64_t now;  /* of the epoch that was drawn last: fewer after it was resumed */
+    int64_t now;  /* examples of the epoch that was drawn last: fewer if it was resumed */
     uint64_t seed;
     int64_t epoch;
     bool epoch_said;  /* by tt_sampler_set_epoch() */
@@ -22,19 +22,23 @@ struct tt_sampler {
     bool begun;              /* a loader has begun an epoch with these indices */
     bool pure;               /* the order depends on the epoch alone */
     tt_generator *generator; /* the sampler's own, borrowed; or NULL */
-    /* Of one order that ranks share: how many they are, how many of its examples had been visited when this epoch was
-     * resumed, and a function that takes this number and returns how many of the others are this rank's. */
-    int64_t replicas, visited;
-    int64_t virtual_ranks, shards; /* those are virtual ones (or 0), of which the indices are these many shares */
-    bool exact;                    /* shares may differ in size by one */
-    int64_t (*rest)(void *user, int64_t visited);
+
+    /* Of an order that ranks share. */
+    int64_t replicas;      /* ranks, or virtual ranks, that share it; 0: they don't */
+    int64_t visited;       /* examples of it that had been visited when this epoch was resumed */
+    int64_t virtual_ranks; /* 0: none */
+    int64_t shards;        /* the shares of virtual ranks that the indices have, one after the other */
+    bool exact;            /* shares may differ in size by one */
+    int64_t (*rest)(void *user, int64_t visited); /* set `visited`; returns how many of the others are this rank's */
     void (*share)(void *user, int64_t replicas, int64_t rank); /* divide by so many ranks from now on, as this one */
-    /* Of a batch sampler either the sampler whose order it cuts, or its own batches. */
+
+    /* Of a batch sampler: either the sampler whose order it cuts, or its own batches. */
     tt_sampler *cuts;   /* held by `user`'s destroy; NULL: none */
-    int64_t batch_size; /* into so many */
+    int64_t batch_size; /* of the batches that are cut */
     bool drop_last;
-    int64_t *sizes;           /* (batches) those of the epoch in `indices`, 0 behind the last one; of `user`; or NULL */
-    int64_t batches, largest; /* how many, and of how many examples, at most */
+    /* (batches) sizes in the epoch of `indices`, 0 behind the last one; owned by `user`; or NULL */
+    int64_t *sizes;
+    int64_t batches, largest; /* the most batches of an epoch, and the most examples of one */
 };
 
 static inline bool tt__is_batch_sampler(const tt_sampler *s) { return s->cuts || s->sizes; }

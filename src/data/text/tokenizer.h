@@ -6,7 +6,7 @@
 
 #include <tutti/datasets.h>
 
-/* A run of bytes -> the number of the token that it is. */
+/* A hash table that finds the number of a token by its bytes. */
 typedef struct tt__token_map {
     int32_t *slots; /* numbers, -1: free */
     size_t mask;    /* slots - 1, of a power of two */
@@ -28,7 +28,7 @@ struct tt_tokenizer {
     tt__token_map map;
     int32_t of_byte[256]; /* tokens of one byte; -1: there is none */
     tt_status (*encode)(const tt_tokenizer *t, const uint8_t *text, size_t size, tt__token_list *out);
-    void *rules;                     /* of the kind: merges */
+    void *rules;                     /* of this kind of tokenizer; or NULL */
     void (*free_rules)(void *rules); /* or NULL */
 };
 

@@ -2,12 +2,12 @@
 #ifndef TT_DATA_TRANSFORM_H
 #define TT_DATA_TRANSFORM_H
 
-#include "data/transforms/draws.h"
+#include <tutti/transforms.h>
 
-/* What a transform does, between which examples. */
+/* A kind of transform. */
 typedef struct tt__transform_class {
     const char *name; /* "tt_random_crop" */
-    /* Say what becomes of such an example; errors begin with the name. */
+    /* *out := the form of a transformed example. Errors, which begin with the name, refuse examples of form *in. */
     tt_status (*fit)(const tt_transform *self, const tt_tensor_spec *in, tt_tensor_spec *out);
     tt_status (*apply)(const tt_transform *self, const tt_tensor_spec *in, const void *from, void *to, tt_draws *draws);
     void (*destroy)(tt_transform *self); /* release what the struct holds; NULL: nothing */
@@ -23,12 +23,6 @@ struct tt_transform {
 
 /* Make a transform: a copy of a kind's struct. */
 tt_transform *tt__transform_new(const void *kind, size_t size);
-
-/* Free one by whoever owns it. */
-void tt__transform_end(tt_transform *transform);
-
-/* Record that it was taken over before. */
-tt_status tt__transform_fail_owned(const char *who, const tt_transform *transform);
 
 /* ---- images (..., H, W) ---- */
 
@@ -53,5 +47,18 @@ static inline float tt__fused(float x, float w, float sum) { return (float)((dou
 /* to[0..n) := from, rounded to the nearest, to even between two, and cut to 0 .. 255. */
 void tt__floats_to_u8(uint8_t *to, const float *from, int64_t n);
 void tt__u8_to_floats(float *to, const uint8_t *from, int64_t n);
+
+/* ---- random numbers of an example ---- */
+
+struct tt_draws {
+    uint64_t key;
+    uint64_t count; /* numbers drawn */
+};
+
+/* Return true with probability p. */
+bool tt__draws_chance(tt_draws *draws, double p);
+
+/* Set the epoch in which this thread reads examples: a loader does around each batch; else it is 0. */
+void tt__draws_set_epoch(int64_t epoch);
 
 #endif

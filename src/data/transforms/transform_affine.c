@@ -171,7 +171,7 @@ static tt_status affine_apply(const tt_transform *self, const tt_tensor_spec *in
     return TT_OK;
 }
 
-/* Check a range of numbers, `low` at least. */
+/* Check a range of numbers that are at least `low`. */
 static tt_status check_affine_range(const char *who, const char *name, const double range[2], double low) {
     if (isfinite(range[0]) && isfinite(range[1]) && range[0] >= low && range[1] >= range[0])
         return TT_OK;
@@ -213,7 +213,7 @@ tt_transform *tt_random_affine_with(const tt_random_affine_args *args, size_t si
     return affine_new(&cls, &t, t.degrees);
 }
 
-/* torchvision turns the one way here, and the other way in RandomAffine. */
+/* torchvision's RandomRotation turns counter-clockwise, and its RandomAffine clockwise. */
 tt_transform *tt_random_rotation_with(const tt_random_rotation_args *args, size_t size) {
     static const tt__transform_class cls = {.name = "tt_random_rotation", .fit = affine_fit, .apply = affine_apply};
     tt_random_rotation_args a;

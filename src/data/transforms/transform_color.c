@@ -1,5 +1,6 @@
 /* ColorJitter: brightness, contrast, saturation and hue, by factors that are drawn, one after the other in an order
- * that is drawn. The arithmetic is torchvision's on tensors, in f32; u8 is cut off, not rounded, after each of them. */
+ * that is drawn. The arithmetic is torchvision's on tensors, in f32; u8 is truncated, not rounded, after each
+ * change. */
 #include "data/transforms/transform.h"
 
 #include "base/args.h"
@@ -20,7 +21,7 @@ typedef struct jitter {
     bool wanted[CHANGES];
 } jitter;
 
-/* One image (channels, plane), changed where it lies. */
+/* One image (channels, plane), changed in place. */
 typedef struct colours {
     void *data;
     bool bytes;
@@ -40,7 +41,7 @@ static void set_colour(const colours *im, int64_t channel, int64_t i, float x) {
         ((float *)im->data)[at] = x;
 }
 
-/* What the elements are between 0 and. */
+/* Return the largest value of an element. */
 static float bound_of(const colours *im) { return im->bytes ? 255 : 1; }
 
 static float clamp_colour(float x, float bound) { return x < 0 ? 0 : x > bound ? bound : x; }

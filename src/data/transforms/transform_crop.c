@@ -21,7 +21,7 @@ static void fill_elements(char *to, int64_t n, tt__image_size s, double fill) {
 
 static int64_t clamp_to(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
-/* Copy one row of the window that begins in column `left`; from NULL: the row lies outside. */
+/* Copy one row of the window that begins in column `left`; from NULL: the row is outside of the image. */
 static void copy_window_row(char *to, const char *from, int64_t left, int64_t width, tt__image_size s, double fill) {
     int64_t begin = from ? clamp_to(-left, 0, width) : width, end = clamp_to(s.width - left, begin, width);
     fill_elements(to, begin, s, fill);
@@ -66,7 +66,8 @@ static tt_status window_fit(const tt_transform *self, const tt_tensor_spec *in, 
     return TT_OK;
 }
 
-/* Say where a crop of the middle begins, as torchvision: half of what is over, to even; half of what lacks, down. */
+/* Return where a crop of the middle begins, as torchvision does: halve the excess, rounding to even; halve the deficit,
+ * rounding down. */
 static int64_t middle(int64_t size, int64_t crop) {
     return crop > size ? -((crop - size) / 2) : (int64_t)nearbyint((double)(size - crop) / 2);
 }

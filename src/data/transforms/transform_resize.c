@@ -1,7 +1,8 @@
 /* Transforms to another size: Resize and RandomResizedCrop.
  *
- * Element (i, j) of the result lies at ((i + 1/2) scale - 1/2) of the source, where scale is the ratio of the sizes; it
- * is mixed from the four elements around, or taken from the nearest. As torch's interpolate(), in f32. */
+ * Row i of the result is at row (i + 1/2) scale - 1/2 of the source, where scale is the ratio of the sizes; so with
+ * columns. An element is mixed from the four around its place, or taken from the nearest, as torch's interpolate() does
+ * in f32. */
 #include "data/transforms/transform.h"
 
 #include "base/args.h"
@@ -99,7 +100,7 @@ static void resize_all(const resizing *r, tt__image_size s, region where, const 
 
 static int64_t rounded(double x) { return (int64_t)nearbyint(x); }
 
-/* Choose the middle, with a ratio as near as it can be: after ten draws that did not fit. */
+/* Choose the middle after ten draws that did not fit, with a ratio as near to the wanted ones as the image allows. */
 static region middle_region(const resizing *r, tt__image_size s) {
     double ratio = (double)s.width / (double)s.height;
     region m = {.height = s.height, .width = s.width};

@@ -1,3 +1,4 @@
+/* Making calls, and what ends them. */
 #include "rpc/calls/calling.h"
 
 #include "base/error.h"
@@ -5,12 +6,10 @@
 #include "comm/in_callback.h"
 #include "rpc/calls/outgoing_call.h"
 #include "rpc/calls/sending.h"
-#include "rpc/recording.h"
 #include "rpc/references/references.h"
-#include "rpc/references/refused_references.h"
+#include "rpc/rpc_state.h"
 #include "rpc/threads/waiting.h"
 #include "rpc/values/packets_memory.h"
-#include "rpc/workers/peers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +45,7 @@ static tt_status take_reply_refs(tt_rpc *rpc, int from, const tt__rpc_packet_vie
     return status;
 }
 
-/* A reply has come whose references can't be taken. */
+/* Fail the call of a reply whose references can't be taken. */
 static tt_status fail_reply(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt__rpc_packet *packet,
                             tt_status status) {
     tt__rpc_out *out = tt__out_find(rpc, view->header.id, from);
@@ -270,16 +269,7 @@ static tt_status begin_locked(tt_rpc *rpc, const tt__rpc_request *request, tt__r
     return TT_OK;
 }
 
-/* Return the packet's references: `few` if they fit, else allocated. NULL: no memory. */
-static tt__rpc_ref *refs_of(const tt__rpc_encoder *e, tt__rpc_ref *few, uint32_t room) {
-    tt__rpc_ref *refs = e->ref_count <= room ? few : calloc(e->ref_count, sizeof *refs);
-    for (uint32_t i = 0; refs && i < e->ref_count; i++)
-        refs[i] = e->refs[i]->ref;
-    return refs;
-}
-
 static tt_status encode_request(tt__rpc_encoder *e, const tt__rpc_request *request) {
-    tt__rpc_ref few[8], *refs;
     tt__encoder_begin(e, request->function ? request->function : "");
     e->copies_bytes = request->kind == TT__RPC_KEEP;
     if (request->kind == TT__RPC_FETCH) {
@@ -288,14 +278,7 @@ static tt_status encode_request(tt__rpc_encoder *e, const tt__rpc_request *reque
     } else {
         tt__encoder_values(e, request->first, request->args.values, request->args.count);
     }
-    if (e->status)
-        return e->status;
-    if (!(refs = refs_of(e, few, 8)))
-        return tt__fail(TT_ERR_MEMORY, "no memory for %u references", e->ref_count);
-    tt_status status = tt__encoder_finish(e, refs);
-    if (refs != few)
-        free(refs);
-    return status;
+    return tt__rrefs_finish(e);
 }
 
 tt_status tt__call_begin(tt_rpc *rpc, const tt__rpc_request *request, tt_future **out, tt_rref **kept) {

@@ -27,13 +27,14 @@ tt_status tt__call_begin(tt_rpc *rpc, const tt__rpc_request *request, tt_future 
  * TT_ERR_MEMORY. */
 tt_status tt__call_replied(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt__rpc_packet *packet);
 
-/* Fail all calls to a lost worker; all calls, since this worker ends. */
+/* Fail all calls to a lost worker; or all calls, since this worker ends. */
 void tt__calls_lost(tt_rpc *rpc, tt__rpc_peer *peer);
 void tt__calls_end(tt_rpc *rpc, const char *why);
 
-/* Find the call that waits for its reply and ends `future`: its callee and id. False: there is none. And fail a call
- * that was found so. */
+/* Find the call whose reply is to end `future`: its callee and id. False: there is none. */
 bool tt__call_of_future(const tt_rpc *rpc, const tt_future *future, int *to, uint32_t *id);
+
+/* Fail call `id` to worker `to`, if it waits. */
 void tt__call_fail(tt_rpc *rpc, int to, uint32_t id, tt_status status, const char *why);
 
 /* Fail calls whose timeout has passed. */

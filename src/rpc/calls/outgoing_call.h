@@ -50,7 +50,7 @@ typedef struct tt__rpc_out {
     uint32_t tensor_count;
 } tt__rpc_out;
 
-/* ---- outgoing_calls.c: their table; the lock is held */
+/* ---- the table of these calls; the lock is held */
 
 /* Take a free place for a call. Its id differs from that of the call that had the place before. NULL, recorded: no
  * memory, or too many calls. */
@@ -65,7 +65,7 @@ void tt__out_give_back(tt_rpc *rpc, tt__rpc_out *out);
 /* Put it into rpc->due, so that the poller calls tt__out_run(). */
 void tt__out_becomes_due(tt_rpc *rpc, tt__rpc_out *out);
 
-/* ---- call_results.c */
+/* ---- their replies */
 
 /* Do the next step of a call: read the reply, receive its parts, end the future. The lock must not be held. */
 void tt__out_run(tt_rpc *rpc, tt__rpc_due *due);

@@ -1,11 +1,32 @@
-/* Sending packets and parts. The lock is held in all of these functions.
+/* What is known of the other workers, and sending them packets and parts. The lock is held in all of these functions.
  *
- * Packets to one worker stay in order. Requests wait for a link, and while TT__RPC_WINDOW bytes of earlier ones have
- * not been begun there. Replies without references, CREDIT and FORGET overtake packets that wait. */
+ * Packets to one worker stay in order. A request waits until there is a link, and until fewer than TT__RPC_WINDOW bytes
+ * of earlier requests are left that the receiver has not begun. Replies without references, CREDIT and FORGET overtake
+ * packets that wait. */
 #ifndef TT_RPC_SENDING_H
 #define TT_RPC_SENDING_H
 
 #include "rpc/rpc_state.h"
+
+/* ---- workers */
+
+/* Return the entry of worker `id`, which is made if there is none. NULL, recorded: TT_ERR_NOT_FOUND no worker can have
+ * this id; TT_ERR_MEMORY. */
+tt__rpc_peer *tt__rpc_peer_of(tt_rpc *rpc, int id);
+
+/* Write a worker's name for error texts into `text`, and return it: "ps (id 1)", or "with the id 1" if the name is not
+ * known here. Never asks a store. */
+enum { TT__RPC_WHO_SIZE = TT__RPC_NAME_SIZE + 32 };
+const char *tt__rpc_who(tt_rpc *rpc, int id, char text[TT__RPC_WHO_SIZE]);
+
+/* Record why the worker is lost, and return its status. */
+tt_status tt__rpc_fail_lost(const tt__rpc_peer *peer);
+
+/* Mark a worker as lost. The reason is this thread's last error, with "worker ps (id 1): " before it. Drops packets
+ * that wait for it; the keeper does the rest soon (tt__rpc_peer.told). */
+void tt__rpc_lose(tt_rpc *rpc, tt__rpc_peer *peer);
+
+/* ---- packets */
 
 /* Send a packet, or keep a copy until it can be sent; `transfer` (may be NULL) begins when it is sent. A copy is
  * dropped if the worker is lost. Errors: those of tt__rpc_fail_lost(); TT_ERR_NOT_FOUND; TT_ERR_MEMORY. */
@@ -24,7 +45,7 @@ void tt__rpc_give_credit(tt_rpc *rpc, tt__rpc_peer *peer, size_t size);
 
 /* ---- parts */
 
-/* Make the messages of a transfer of `count` parts, each to be filled in by tt__transfer_out() or _in().
+/* Make the messages of a transfer of `count` parts, each to be filled in by tt__transfer_part().
  * TT_ERR_MEMORY. */
 tt_status tt__transfer_make(tt__rpc_transfer *transfer, uint32_t count);
 
@@ -35,10 +56,10 @@ void tt__transfer_part(tt__rpc_transfer *transfer, uint32_t i, int peer, uint32_
 /* Begin to send or receive the parts. */
 void tt__transfer_begin(tt_rpc *rpc, tt__rpc_transfer *transfer, bool receive);
 
-/* Cancel what is under way; of a transfer that is being begun, once it has begun. */
+/* Cancel the messages that are under way. If the transfer is just being begun, they are cancelled once it has begun. */
 void tt__transfer_cancel(tt_rpc *rpc, tt__rpc_transfer *transfer, tt_status status);
 
-/* A transfer will not begin: take it from the packet for worker `to` that waits with it, if one does. */
+/* Take a transfer, which is not to begin, from the packet for worker `to` that waits with it, if one does. */
 void tt__transfer_forget(tt_rpc *rpc, int to, const tt__rpc_transfer *transfer);
 
 /* Cancel what is under way, and free the messages. */
@@ -47,7 +68,7 @@ void tt__transfer_end(tt_rpc *rpc, tt__rpc_transfer *transfer);
 /* Return TT_OK, or the status of the first part that failed (not recorded). */
 tt_status tt__transfer_status(const tt__rpc_transfer *transfer);
 
-/* Put `due` of transfers that are done into rpc->due. */
+/* Put the `due` of each transfer that is done into rpc->due. */
 void tt__transfers_look(tt_rpc *rpc);
 
 #endif

@@ -2,13 +2,12 @@
 #include "base/error.h"
 #include "rpc/calls/calling.h"
 #include "rpc/calls/sending.h"
-#include "rpc/functions/served_table.h"
+#include "rpc/functions/served_call.h"
 #include "rpc/references/references.h"
 #include "rpc/threads/waiting.h"
 #include "rpc/values/landing_memory.h"
 #include "rpc/values/packets_memory.h"
 #include "rpc/values/rpc_value.h"
-#include "rpc/workers/peers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,16 +114,7 @@ static tt_status encode_result(tt_rpc_call *call, tt__rpc_encoder *e, const tt_r
     const tt__rpc_tensor_hooks *hooks = tt__rpc_tensor_hooks_of();
     tt__encoder_begin(e, "");
     tt__encoder_value(e, value);
-    tt__rpc_ref few[8], *refs = e->ref_count <= 8 ? few : calloc(e->ref_count, sizeof *refs);
-    tt_status status = e->status;
-    if (!status && !refs)
-        status = tt__fail(TT_ERR_MEMORY, "no memory for %u references", e->ref_count);
-    for (uint32_t i = 0; !status && i < e->ref_count; i++)
-        refs[i] = e->refs[i]->ref;
-    if (!status)
-        status = tt__encoder_finish(e, refs);
-    if (refs != few)
-        free(refs);
+    tt_status status = tt__rrefs_finish(e);
     if (!status && context->context && e->requires_grad)
         status = hooks->sending(call->rpc, call->from, context, e->tensors, e->tensor_count);
     return status;
@@ -201,7 +191,7 @@ static void keep_result(tt_rpc_call *call, tt_status status) {
         tt_rpc_value given = kept;
         status = tt_rpc_value_copy(&kept, &given);
     }
-    bool named = status && call->function; /* those who use the reference learn which function was to make it */
+    bool named = status && call->function; /* users of the reference learn which function was to make the value */
     snprintf(text, sizeof text, "%s%s%s", named ? call->function->name : "", named ? "(): " : "",
              status ? tt_last_error() : "");
     if (status)
@@ -219,8 +209,8 @@ void tt__served_finish(tt_rpc_call *call, tt_status status) {
         reply_value(call, &call->result);
 }
 
-/* Take the call of a link, which is freed. NULL: it was dropped, and is gone. Who would drop it looks at the link, with
- * the lock, as long as the reply is to come. */
+/* Take the call of a link, which is freed. NULL: the call was dropped, and is gone. tt__served_drop() reads the link
+ * only with the lock, and only before CALL_RUNS is set here. */
 static tt_rpc_call *take_later(later_link *link) {
     tt_rpc_call *call = atomic_exchange(&link->taken, true) ? NULL : link->call;
     if (call) {

@@ -1,4 +1,5 @@
-#include "rpc/functions/rpc_dispatch.h"
+/* Taking packets from the network, and handing each to the file that knows its kind. */
+#include "rpc/rpc_state.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"
@@ -9,11 +10,9 @@
 #include "rpc/functions/serving.h"
 #include "rpc/leaving.h"
 #include "rpc/references/references.h"
-#include "rpc/references/refused_references.h"
 #include "rpc/threads/cycles.h"
 #include "rpc/threads/waiting.h"
 #include "rpc/values/packets_memory.h"
-#include "rpc/workers/peers.h"
 
 /* Take the credit that a worker gives for requests that it has begun. */
 static tt_status take_credit(tt__rpc_peer *from, uint32_t credit) {
@@ -55,7 +54,7 @@ static tt_status take_call_packet(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc
     return status == TT_ERR_MEMORY && from->id != rpc->id ? refuse_call_packet(rpc, from, view, packet) : status;
 }
 
-/* Has the sender given this worker up, as lose_sender() says? */
+/* Fail if the sender has given this worker up: lose_sender() sends an error of no call then. */
 static tt_status check_given_up(const tt__rpc_packet_view *view) {
     tt_rpc_value said;
     tt__rpc_decoder decoder = {.view = view, .at = view->value, .end = view->value + view->header.value_bytes};
@@ -110,8 +109,8 @@ static tt_status take_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *pa
     return TT_OK;
 }
 
-/* A packet could not be handled. A worker that breaks the protocol counts as lost, and harms nobody else. It is told,
- * in an error of no call, as it may have done nothing wrong and wait for replies. */
+/* Lose a worker whose packet could not be handled: one that breaks the protocol counts as lost, and harms nobody else.
+ * It is told so, in an error of no call, since it may have done nothing wrong, and wait for replies. */
 static void lose_sender(tt_rpc *rpc, tt__rpc_peer *from, tt_status status) {
     tt__saved_error why;
     tt__error_save(&why);
@@ -120,7 +119,7 @@ static void lose_sender(tt_rpc *rpc, tt__rpc_peer *from, tt_status status) {
     tt__rpc_lose(rpc, from);
 }
 
-/* An error is that of a packet of this worker to itself. */
+/* Handle a packet. Fails only for a packet of this worker to itself. */
 static tt_status deliver_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *packet) {
     bool taken = false;
     tt__saved_error before;

@@ -19,7 +19,7 @@ typedef enum call_stage {
 } call_stage;
 
 /* Leads from a future to the call that replies with its value. Two may want the call at the same time: the callback of
- * the future, to reply, and tt__served_drop(), to end the call without a reply. The one that sets `taken` gets the
+ * the future, to reply, and tt__served_drop(), to end the call without a reply. Whichever sets `taken` first gets the
  * call; the other one leaves it alone. The callback frees the link. */
 typedef struct later_link {
     _Atomic bool taken;
@@ -38,13 +38,13 @@ struct tt_rpc_call {
     int from;
     call_stage stage;
     bool lost;         /* the caller was lost, or the worker ends: nobody takes a reply */
-    bool forgotten;    /* the caller does not want it any more, nor sends the call's parts */
+    bool forgotten;    /* the caller has given it up, and sends no parts any more */
     bool admitted;     /* its parts are counted in rpc->landing_bytes, and may be received */
     bool on_thread;    /* a thread runs it */
     tt_status refused; /* fail it with this status, and the text `apart`, instead of running it */
-    size_t counted;    /* bytes that it adds to rpc->counters.bytes, */
-    size_t landing;    /* to that and to rpc->landing_bytes, for parts, */
-    size_t window;     /* and to the caller's window (window_in) */
+    size_t counted;    /* bytes that its packet adds to rpc->counters.bytes */
+    size_t landing;    /* bytes that its parts add to that and to rpc->landing_bytes */
+    size_t window;     /* bytes that it adds to the caller's window (window_in) */
     tt__rpc_packet *packet;
     tt__rpc_packet_view view;
     const tt__rpc_function *function; /* NULL: a FETCH */
@@ -91,5 +91,25 @@ void tt__served_on_thread(tt_rpc *rpc, tt_rpc_call *call, bool on);
 
 /* Take a call that begins, or ends, out of the counts of bytes, and give the caller credit for its window. */
 void tt__served_uncount(tt_rpc *rpc, tt_rpc_call *call);
+
+/* ---- served_call.c: the table of these calls ----
+ * It finds a call by the caller's number, or by the value that the call makes. The lock is held. */
+
+/* Add a call to rpc->serving and to the table. Errors: TT_ERR_MEMORY. */
+tt_status tt__served_list(tt_rpc *rpc, tt_rpc_call *call);
+
+/* Remove it from both. */
+void tt__served_unlist(tt_rpc *rpc, tt_rpc_call *call);
+
+/* Find call `id` of worker `from`, or the call whose result is to be `value`, that of a reference; NULL: there is
+ * none. */
+tt_rpc_call *tt__serve_find(const tt_rpc *rpc, int from, uint32_t id);
+tt_rpc_call *tt__serve_maker(const tt_rpc *rpc, const tt_future *value);
+
+/* Return a number that no other call of this worker has. */
+uint64_t tt__serve_key(const tt_rpc_call *call);
+
+/* Free the table, which has no calls any more. */
+void tt__served_table_free(tt_rpc *rpc);
 
 #endif

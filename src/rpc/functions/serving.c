@@ -2,22 +2,19 @@
 
 #include "base/error.h"
 #include "rpc/calls/sending.h"
-#include "rpc/functions/served_table.h"
+#include "rpc/functions/served_call.h"
 #include "rpc/references/references.h"
-#include "rpc/references/refused_references.h"
-#include "rpc/threads/pool_crew.h"
 #include "rpc/threads/waiting.h"
 #include "rpc/values/landing_memory.h"
 #include "rpc/values/packets_memory.h"
 #include "rpc/values/rpc_value.h"
-#include "rpc/workers/peers.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What one worker may take of this one's memory. */
+/* Limits of what one worker may take of this worker's memory. */
 enum {
     UNSENT_MAX = 32 << 20, /* bytes of replies that it has not taken; beyond that, its calls are not begun */
     CALLS_MAX = 1 << 17    /* calls of it without a reply; further ones are refused */
@@ -111,9 +108,9 @@ static size_t all_part_bytes(const tt_rpc_call *call) {
     return all;
 }
 
-/* Admit a call if there is room for its parts, which are received next. Parts of calls that have not begun take
- * `max_memory` in all, or one call is alone. Those of one worker take at most as much as they leave free, so that a
- * worker whose parts don't come does not stop the others. The lock is held. */
+/* Admit a call if there is room for its parts, which are received next. Parts of calls that have not begun take at most
+ * `max_memory` in all, unless one call is alone. The parts of one worker take at most as much as is left free, so that
+ * a worker whose parts don't come does not stop the others. The lock is held. */
 static bool admit_call(tt_rpc *rpc, tt_rpc_call *call) {
     tt__rpc_peer *peer = rpc->peers[call->from];
     size_t bytes = all_part_bytes(call), half = rpc->max_memory / 2 + 1, counted = bytes < half ? bytes : half;
@@ -127,48 +124,33 @@ static bool admit_call(tt_rpc *rpc, tt_rpc_call *call) {
     return call->admitted = true;
 }
 
-/* Queue the held calls that fit into memory now. */
-static void let_held_go(tt_rpc *rpc) {
-    tt__rpc_due_list held = {rpc->held.first, rpc->held.first ? rpc->held.end : &held.first};
-    rpc->held = (tt__rpc_due_list){NULL, &rpc->held.first};
-    for (tt__rpc_due *due; (due = tt__rpc_list_take(&held));) {
-        tt_rpc_call *call = (tt_rpc_call *)(void *)due;
-        if (call->lost || admit_call(rpc, call))
-            tt__rpc_queue_add(rpc, due);
-        else
-            tt__rpc_list_add(&rpc->held, due);
-    }
-}
-
-/* Threads are free again, or the caller has fewer. */
-static void let_aside_go(tt_rpc *rpc) {
-    tt__rpc_due_list aside = {rpc->aside.first, rpc->aside.first ? rpc->aside.end : &aside.first};
-    rpc->aside = (tt__rpc_due_list){NULL, &rpc->aside.first};
-    for (tt__rpc_due *due; (due = tt__rpc_list_take(&aside));) {
-        const tt_rpc_call *call = (tt_rpc_call *)(void *)due;
-        if (call->lost || tt__rpc_crew_spares(rpc, rpc->peers[call->from]))
-            tt__rpc_queue_add(rpc, due);
-        else
-            tt__rpc_list_add(&rpc->aside, due);
-    }
-}
-
 static bool takes_replies(const tt_rpc *rpc, int id, size_t at_most) {
     return id == rpc->id || tt__unsent_bytes(rpc->network->messages, id) <= at_most;
 }
 
-void tt__serve_look(tt_rpc *rpc) {
-    let_held_go(rpc);
-    let_aside_go(rpc);
-    tt__rpc_due_list slow = {rpc->slow.first, rpc->slow.first ? rpc->slow.end : &slow.first};
-    rpc->slow = (tt__rpc_due_list){NULL, &rpc->slow.first};
-    for (tt__rpc_due *due; (due = tt__rpc_list_take(&slow));) {
-        const tt_rpc_call *call = (tt_rpc_call *)(void *)due;
-        if (call->lost || takes_replies(rpc, call->from, UNSENT_MAX / 2))
+static bool takes_replies_again(tt_rpc *rpc, tt_rpc_call *call) {
+    return takes_replies(rpc, call->from, UNSENT_MAX / 2);
+}
+
+static bool has_thread(tt_rpc *rpc, tt_rpc_call *call) { return tt__rpc_crew_spares(rpc, rpc->peers[call->from]); }
+
+/* Queue the calls of a list that may go on now, or whose caller is lost. */
+static void let_calls_go(tt_rpc *rpc, tt__rpc_due_list *list, bool (*may_go)(tt_rpc *rpc, tt_rpc_call *call)) {
+    tt__rpc_due_list all = {list->first, list->first ? list->end : &all.first};
+    *list = (tt__rpc_due_list){NULL, &list->first};
+    for (tt__rpc_due *due; (due = tt__rpc_list_take(&all));) {
+        tt_rpc_call *call = (tt_rpc_call *)(void *)due;
+        if (call->lost || may_go(rpc, call))
             tt__rpc_queue_add(rpc, due);
         else
-            tt__rpc_list_add(&rpc->slow, due);
+            tt__rpc_list_add(list, due);
     }
+}
+
+void tt__serve_look(tt_rpc *rpc) {
+    let_calls_go(rpc, &rpc->held, admit_call);
+    let_calls_go(rpc, &rpc->aside, has_thread);
+    let_calls_go(rpc, &rpc->slow, takes_replies_again);
 }
 
 /* Put a call into rpc->slow, rpc->aside or rpc->held if its caller has not taken earlier replies, or there is no thread
@@ -179,7 +161,7 @@ static bool is_to_wait(tt_rpc *rpc, tt_rpc_call *call) {
     bool may = call->lost || call->refused, queued = call->stage == CALL_QUEUED;
     if (queued && !call->lost && !takes_replies(rpc, call->from, UNSENT_MAX))
         list = &rpc->slow;
-    else if (!may && !tt__rpc_crew_spares(rpc, rpc->peers[call->from]))
+    else if (!may && !has_thread(rpc, call))
         list = &rpc->aside;
     else if (!may && queued && call->view.header.parts && !call->admitted && !admit_call(rpc, call))
         list = &rpc->held;
@@ -265,27 +247,6 @@ static tt_status call_landed(tt_rpc_call *call, bool *waits) {
     return parts > 1 ? receive_call_parts(call, 0, parts - 1) : TT_OK;
 }
 
-static tt_status finish_args(tt_rpc_call *call) {
-    const tt__rpc_tensor_hooks *hooks = tt__rpc_tensor_hooks_of();
-    const tt__rpc_header *header = &call->view.header;
-    for (uint32_t i = 0; call->landings && i < header->parts; i++)
-        if (call->landings[i].tensor)
-            TT__TRY(hooks->made(call->landings[i].tensor, &call->landings[i].form));
-    if (!header->message || !call->tensor_count)
-        return TT_OK;
-    struct tt_tensor **tensors = calloc(call->tensor_count, sizeof *tensors);
-    if (!tensors)
-        return tt__fail(TT_ERR_MEMORY, "no memory for the tensors of a call");
-    for (uint32_t i = 0; i < call->tensor_count; i++)
-        tensors[i] = *call->tensors[i];
-    tt_status status = hooks->received(call->rpc, call->from, &(tt__rpc_context){header->context, header->message},
-                                       tensors, call->tensor_count);
-    for (uint32_t i = 0; i < call->tensor_count; i++)
-        *call->tensors[i] = tensors[i];
-    free(tensors);
-    return status;
-}
-
 static tt_status check_args(tt_rpc_call *call) {
     const tt__rpc_header *header = &call->view.header;
     call->function = tt__function_find(call->view.name, header->name_bytes);
@@ -302,7 +263,7 @@ static void run_refused(tt_rpc_call *call) {
     tt__served_finish(call, status);
 }
 
-/* Begin a call that a thread has taken from the queue, or go on with it after its parts have been received. */
+/* Begin a call that a thread has taken from the queue, or go on with it once its parts have been received. */
 static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
     tt_rpc_call *call = (tt_rpc_call *)(void *)due;
     bool waits = false, fetch = call->view.header.kind == TT__RPC_FETCH;
@@ -321,12 +282,13 @@ static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
     tt__served_uncount(rpc, call);
     call->stage = CALL_RUNS;
     if (held && rpc->held.first) {
-        let_held_go(rpc);
+        let_calls_go(rpc, &rpc->held, admit_call);
         tt__rpc_notice(rpc);
     }
     tt__rpc_unlock(rpc);
     if (!status)
-        status = finish_args(call);
+        status = tt__decoded_finish(rpc, call->from, &call->view.header, call->landings, call->tensors,
+                                    call->tensor_count, "call");
     if (!status && !fetch)
         status = check_args(call);
     if (status)
@@ -456,24 +418,20 @@ static void lose_call(tt_rpc *rpc, tt_rpc_call *call, tt_status status) {
     tt__served_drop(rpc, call);
 }
 
-void tt__serve_lost(tt_rpc *rpc, int id) {
+/* Lose the calls of worker `id`, or all if it is -1. */
+static void lose_calls(tt_rpc *rpc, int id, tt_status status) {
     for (tt_rpc_call *call = rpc->serving, *next; call; call = next) {
         next = call->next;
-        if (call->from == id)
-            lose_call(rpc, call, TT_ERR_PEER);
+        if (id < 0 || call->from == id)
+            lose_call(rpc, call, status);
     }
     tt__serve_look(rpc);
     tt__rpc_notice(rpc);
 }
 
-void tt__serve_end(tt_rpc *rpc) {
-    for (tt_rpc_call *call = rpc->serving, *next; call; call = next) {
-        next = call->next;
-        lose_call(rpc, call, TT_ERR_ABORTED);
-    }
-    tt__serve_look(rpc);
-    tt__rpc_notice(rpc);
-}
+void tt__serve_lost(tt_rpc *rpc, int id) { lose_calls(rpc, id, TT_ERR_PEER); }
+
+void tt__serve_end(tt_rpc *rpc) { lose_calls(rpc, -1, TT_ERR_ABORTED); }
 
 int tt__serve_list_running(tt_rpc *rpc, char *text, size_t size) {
     int count = 0;
@@ -512,7 +470,7 @@ void tt__serve_refuse_queue(tt_rpc *rpc) {
     tt__rpc_due_add(rpc, work);
 }
 
-/* ---- who waits for whom */
+/* ---- for cycles.c */
 
 tt__served tt__serve_state(const tt_rpc_call *call, tt_future **later) {
     *later = NULL;

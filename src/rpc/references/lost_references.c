@@ -1,8 +1,7 @@
-/* What becomes of references when a worker is lost: references.h. */
+/* The counts of references when a worker is lost: references.h says how. */
 #include "base/error.h"
 #include "rpc/calls/sending.h"
 #include "rpc/references/references.h"
-#include "rpc/workers/peers.h"
 
 #include <stdlib.h>
 
@@ -31,7 +30,7 @@ static void end_unmade(tt_rpc *rpc, tt__rpc_due *due) {
     tt__rpc_unlock(rpc);
 }
 
-/* The call that makes the value will not come. */
+/* Fail a value whose creator was lost before it made the call for it. */
 static void fail_unmade(tt_rpc *rpc, tt_rref *rref) {
     rref->unmade.run = end_unmade;
     rref->shares++;
@@ -72,8 +71,8 @@ void tt__rrefs_lost(tt_rpc *rpc, int id) {
 
 /* ---- settling */
 
-/* Tell the owner which of its values' references this worker has received from a lost giver, of which no more can come:
- * from now on it holds them as its own. */
+/* Tell the owner which references to its values this worker has received from a lost giver, from which no more can
+ * come. From now on this worker holds them as if it had given them to itself. */
 static void settle_with(tt_rpc *rpc, int owner, int giver) {
     for (uint32_t i = 0; i < rpc->rref_room; i++)
         for (tt_rref *rref = rpc->rrefs[i]; rref; rref = rref->next) {

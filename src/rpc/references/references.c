@@ -3,11 +3,14 @@
 #include "base/error.h"
 #include "comm/group.h"
 #include "rpc/calls/sending.h"
-#include "rpc/live.h"
 #include "rpc/values/rpc_value.h"
-#include "rpc/workers/peers.h"
 
 #include <stdlib.h>
+
+/* Can a reference be what it says? It comes from another worker, which may be hostile. */
+static bool is_possible_ref(const tt_rpc *rpc, const tt__rpc_ref *ref) {
+    return ref->owner < (uint32_t)rpc->peer_room && ref->creator < (uint32_t)rpc->peer_room && ref->serial;
+}
 
 enum {
     FIRST_ROOM = 64,
@@ -19,7 +22,7 @@ static uint32_t ref_hash(const tt__rpc_ref *ref) {
     return (uint32_t)(mixed >> 32);
 }
 
-/* Creator and number would do, were it not for workers that lie about the owner. */
+/* Compare owners, too: a hostile worker may lie about the owner of a reference that exists. */
 static bool same_ref(const tt__rpc_ref *a, const tt__rpc_ref *b) {
     return a->serial == b->serial && a->creator == b->creator && a->owner == b->owner;
 }
@@ -105,7 +108,7 @@ static tt_rref *add_rref(tt_rpc *rpc, const tt__rpc_ref *ref) {
     return rref;
 }
 
-/* It is made, or gone. */
+/* Take a reference that is made, or gone, out of the count of those that are not made yet. */
 static void uncount_unmade(tt_rpc *rpc, tt_rref *rref) {
     if (rref->told_by)
         rpc->peers[rref->told_by - 1]->unmade--;
@@ -127,14 +130,12 @@ static void remove_rref(tt_rpc *rpc, tt_rref *rref) {
 
 /* ---- counts */
 
-/* A value here is counted for a worker once more, or less: who holds one is watched. */
 void tt__rref_watch_holder(const tt_rref *rref, int holder, int by) {
     tt__rpc_peer *peer = rref->rpc && tt__rref_is_own(rref) ? tt__rpc_peer_of(rref->rpc, holder) : NULL;
     if (peer)
         peer->holds += by;
 }
 
-/* Count `by` more for a holder and a giver. */
 tt_status tt__rref_count_hold(tt_rref *rref, int holder, int giver, int64_t by) {
     tt__rref_hold **at = &rref->holds;
     while (*at && ((*at)->holder != holder || (*at)->giver != giver))
@@ -166,7 +167,6 @@ static void release_all(tt_rpc *rpc, const tt_rref *rref) {
             rref->ref));
 }
 
-/* Is anybody left who uses it? */
 void tt__rref_end_if_unused(tt_rpc *rpc, tt_rref *rref) {
     if (rref->shares || (tt__rref_is_own(rref) && rref->holds))
         return;
@@ -228,7 +228,7 @@ static tt_rref *own_rref(tt_rpc *rpc, int from, const tt__rpc_ref *ref) {
 }
 
 static tt_rref *received_one(tt_rpc *rpc, int from, const tt__rpc_ref *ref) {
-    if (!tt__rref_is_possible(rpc, ref))
+    if (!is_possible_ref(rpc, ref))
         return tt__fail_null(TT_ERR_PROTOCOL, "a reference to a value of a worker that can't be");
     if (ref->owner == (uint32_t)rpc->id)
         return own_rref(rpc, from, ref);
@@ -256,6 +256,19 @@ tt_status tt__rrefs_received(tt_rpc *rpc, int from, const tt__rpc_packet_view *v
         out[i]->shares++;
     }
     return TT_OK;
+}
+
+void tt__rrefs_refuse(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt_rref *const *held) {
+    uint32_t i = 0;
+    while (held && i < view->header.refs && held[i])
+        i++;
+    for (; i < view->header.refs && from != rpc->id; i++) {
+        tt__rpc_ref ref = tt__packet_ref(view, i);
+        if (ref.owner == (uint32_t)rpc->id || !is_possible_ref(rpc, &ref))
+            continue; /* telling the owner of an impossible one would look as if this worker had made it up */
+        tt_ignore(tt__rpc_send_ref(rpc, (int)ref.owner,
+                                   (tt__rpc_header){.kind = TT__RPC_RELEASE, .id = (uint32_t)from, .serial = 1}, ref));
+    }
 }
 
 /* Note which function makes its value. */
@@ -330,12 +343,28 @@ void tt__rrefs_not_given(tt_rpc *rpc, int to, tt_rref *const *refs, uint32_t cou
     }
 }
 
+tt_status tt__rrefs_finish(tt__rpc_encoder *e) {
+    if (!e->ref_count)
+        return tt__encoder_finish(e, NULL);
+    tt__rpc_ref few[8], *refs = e->ref_count <= 8 ? few : calloc(e->ref_count, sizeof *refs);
+    if (!refs)
+        return tt__fail(TT_ERR_MEMORY, "no memory for %u references", e->ref_count);
+    uint32_t i = 0;
+    do
+        refs[i] = e->refs[i]->ref;
+    while (++i < e->ref_count);
+    tt_status status = tt__encoder_finish(e, refs); /* which fails at once if the encoder has failed */
+    if (refs != few)
+        free(refs);
+    return status;
+}
+
 /* ---- what others tell */
 
 static bool is_lost(const tt_rpc *rpc, int id) { return rpc->peers[id] && rpc->peers[id]->lost; }
 
-/* Is there nothing to count, as the holder's counts were dropped with it, or the giver was lost before it could tell of
- * what the holder lets go? Who tells is not lost. */
+/* Is there nothing to count? Either the holder is lost, and its counts were dropped; or the giver was lost before it
+ * could tell of what the holder lets go. The sender of the packet is not lost. */
 static bool is_of_a_lost_worker(const tt_rpc *rpc, const tt__rpc_ref *ref, int holder, int giver) {
     if (is_lost(rpc, holder))
         return true;
@@ -355,7 +384,7 @@ tt_status tt__rref_told(tt_rpc *rpc, int from, const tt__rpc_packet_view *view) 
     tt__rpc_ref ref = tt__packet_ref(view, 0);
     if ((header->kind == TT__RPC_HOLD || header->flags & 1) && header->id == (uint32_t)rpc->id)
         return tt__fail(TT_ERR_PROTOCOL, "word that a value was given to its owner");
-    if (ref.owner != (uint32_t)rpc->id || !tt__rref_is_possible(rpc, &ref))
+    if (ref.owner != (uint32_t)rpc->id || !is_possible_ref(rpc, &ref))
         return tt__fail(TT_ERR_PROTOCOL, "word of a reference that has another owner");
     bool holds = header->kind == TT__RPC_HOLD, taken_back = header->flags & 1;
     int holder = holds || taken_back ? (int)header->id : from, giver = holds || taken_back ? from : (int)header->id;

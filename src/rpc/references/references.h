@@ -11,10 +11,10 @@
  * too early. B's RELEASE may come before A's HOLD, so a count may be negative for a while. The value is freed when all
  * counts are 0 and the owner's process has no share of it.
  *
- * A worker is lost. The owner drops the counts of which it is the holder, and the negative ones of which it is the
- * giver. A positive one (B, lost) may be of a reference that never reached B. So the owner asks B (SETTLE). Once B
- * knows of the loss, too, nothing more can come from the lost worker: B sends HOLD for the references that it has from
- * it, as if it had given them to itself, then SETTLED, and the owner drops what is left of (B, lost).
+ * If a worker is lost, the owner drops the counts of which that worker is the holder, and the negative ones of which it
+ * is the giver. A positive count (B, lost) may be of a reference that never reached B, so the owner asks B (SETTLE).
+ * Once B knows of the loss, too, nothing more can come from the lost worker. B sends HOLD for the references that it
+ * has from it, as if it had given them to itself, then SETTLED, and the owner drops what is left of (B, lost).
  *
  * HOLD and RELEASE may come to the owner before the call that makes the value (KEEP), which has another link. Then the
  * owner makes an entry without a value. The serial numbers of one creator rise on its link, so a lower one than the
@@ -24,7 +24,7 @@
 
 #include "rpc/rpc_state.h"
 
-/* On the owner: `holder` has received `count` references from `giver`. On a holder: it has, itself. */
+/* On the owner: worker `holder` has received `count` references from worker `giver`. On a holder: this worker has. */
 typedef struct tt__rref_hold {
     struct tt__rref_hold *next;
     int holder, giver;
@@ -49,11 +49,6 @@ struct tt_rref {
 };
 
 static inline bool tt__rref_is_own(const tt_rref *rref) { return rref->ref.owner == (uint32_t)rref->rpc->id; }
-
-/* Can a reference be what it says? It comes from another worker, which may be hostile. */
-static inline bool tt__rref_is_possible(const tt_rpc *rpc, const tt__rpc_ref *ref) {
-    return ref->owner < (uint32_t)rpc->peer_room && ref->creator < (uint32_t)rpc->peer_room && ref->serial;
-}
 
 /* ---- the lock is held, unless a function says otherwise */
 
@@ -80,6 +75,14 @@ tt_status tt__rrefs_given(tt_rpc *rpc, int to, tt_rref *const *refs, uint32_t co
 /* That packet could not be sent: take the counts back. */
 void tt__rrefs_not_given(tt_rpc *rpc, int to, tt_rref *const *refs, uint32_t count);
 
+/* Tell the owners of a packet's references that this worker does not hold them: `from` has counted them for it. `held`:
+ * the array that tt__rrefs_received() filled before it failed, up to the first NULL, and whose references it has let go
+ * since; may be NULL. Needs no memory. */
+void tt__rrefs_refuse(tt_rpc *rpc, int from, const tt__rpc_packet_view *view, tt_rref *const *held);
+
+/* Write the rest of a packet, with its references: tt__encoder_finish(). */
+tt_status tt__rrefs_finish(tt__rpc_encoder *e);
+
 /* Take a HOLD or RELEASE packet. Errors: TT_ERR_PROTOCOL, TT_ERR_MEMORY. */
 tt_status tt__rref_told(tt_rpc *rpc, int from, const tt__rpc_packet_view *view);
 
@@ -98,7 +101,7 @@ void tt__rref_free(tt_rpc *rpc, tt__rpc_due *due);
 
 /* ---- lost_references.c */
 
-/* Worker `id` is lost. */
+/* Drop or question the counts in which a lost worker takes part, and answer those that have asked about it. */
 void tt__rrefs_lost(tt_rpc *rpc, int id);
 
 /* Take a SETTLE packet: the owner `from` asks about the lost worker `giver`. Errors: TT_ERR_PROTOCOL, TT_ERR_MEMORY. */
@@ -107,7 +110,9 @@ tt_status tt__rrefs_asked(tt_rpc *rpc, const tt__rpc_peer *from, uint32_t giver)
 /* Take a SETTLED packet, the answer. Errors: TT_ERR_PROTOCOL. */
 tt_status tt__rrefs_settled(tt_rpc *rpc, tt__rpc_peer *from, uint32_t giver);
 
-/* For it: add `by` to a count. Errors: TT_ERR_MEMORY. */
+/* ---- for lost_references.c */
+
+/* Add `by` to a count. Errors: TT_ERR_MEMORY. */
 tt_status tt__rref_count_hold(tt_rref *rref, int holder, int giver, int64_t by);
 
 /* An entry of `holds` was made for this holder, or freed: the keeper looks after holders of values here. */

@@ -1,15 +1,16 @@
-/* References, as programs use them: tt_rref_*(). Functions of values there are in agent.c. */
+/* References as programs use them: tt_rref_*(). Calls of functions with a reference, tt_rref_sync() and so on, are in
+ * agent.c. */
 #include "base/error.h"
 #include "comm/group.h"
-#include "rpc/live.h"
 #include "rpc/references/references.h"
+#include "rpc/rpc_state.h"
 #include "rpc/values/rpc_value.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-/* The worker whose lock guards a reference; NULL: none, after the shutdown, or in a forked child, where the lock may
- * be held by a thread that is not there. */
+/* Return the worker whose lock guards a reference. NULL: none does, after the shutdown, or in a forked child, where a
+ * thread that is not there may hold the lock. */
 static tt_rpc *guard_of(const tt_rref *rref) {
     tt_rpc *rpc = rref ? rref->rpc : NULL;
     return rpc && rpc->forks == tt__forks ? rpc : NULL;
@@ -26,7 +27,7 @@ tt_rref *tt_rref_share(tt_rref *rref) {
     return rref;
 }
 
-/* Free what a reference's end has made due, unless another thread is about to. */
+/* Release the lock, and free the reference if it alone is due; else leave it to the poller. */
 static void rref_settle(tt_rpc *rpc) {
     tt__rpc_due *due = rpc->due.first;
     if (!due || due->run != tt__rref_free || due->next) {

@@ -6,19 +6,17 @@
 #include "net/secure/secret.h"
 #include "rpc/calls/calling.h"
 #include "rpc/calls/sending.h"
-#include "rpc/functions/served_table.h"
+#include "rpc/functions/served_call.h"
 #include "rpc/functions/serving.h"
-#include "rpc/threads/pool_crew.h"
 #include "rpc/threads/waiting.h"
-#include "rpc/workers/peers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    LONG_MS = 500,     /* a wait of this length begins a search. The time doubles before each further search, */
-    RARELY_MS = 30000, /* up to this */
+    LONG_MS = 500,     /* a wait of this length begins a search. The time doubles before each further search */
+    RARELY_MS = 30000, /* the longest time before a further search */
     AT_ONCE = 8,       /* searches that begin within LONG_MS; the newest waits come first */
     PROBES_MAX =
         4096,        /* probes and marks kept here for a worker; beyond that, questions are answered with "may go on" */
@@ -39,9 +37,10 @@ typedef struct question {
 /* A question of a search that is being answered here, or a mark: a call that the search has seen. */
 typedef struct tt__rpc_probe {
     struct tt__rpc_probe *next;
-    uint64_t search;   /* a number that only those know who were asked */
-    uint32_t id;       /* that answers from other workers carry */
-    int asker;         /* the worker that asked, or this one, if the search began here; its `probes` counts this one */
+    uint64_t search; /* a number that only those know who were asked */
+    uint32_t id;     /* that answers from other workers carry */
+    /* the worker that asked, or this one, if the search began here; its `probes` counts this probe */
+    int asker;
     uint32_t asker_id; /* of its probe */
 
     /* Of a search that began here: the call that the thread waits for, and the call in which it waits (0: none). */

@@ -3,7 +3,6 @@
 #include "rpc/values/landing_memory.h"
 #include "rpc/values/rpc_value.h"
 #include "rpc/values/rpc_wire.h"
-#include "rpc/values/wire_tags.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -234,4 +233,28 @@ static tt_status decode_one(tt__rpc_decoder *d, tt_rpc_value *out, int depth) {
 tt_status tt__decode_value(tt__rpc_decoder *d, tt_rpc_value *out) {
     TT__TRY(decode_one(d, out, 0));
     return d->at == d->end ? TT_OK : malformed("bytes follow the value");
+}
+
+/* Tell the hooks that tensors have been received, which may replace them. */
+static tt_status note_received(tt_rpc *rpc, int from, const tt__rpc_header *header, struct tt_tensor ***tensors,
+                               uint32_t count, const char *what) {
+    struct tt_tensor **all = calloc(count, sizeof *all);
+    if (!all)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the tensors of a %s", what);
+    for (uint32_t i = 0; i < count; i++)
+        all[i] = *tensors[i];
+    tt_status status = tt__rpc_tensor_hooks_of()->received(
+        rpc, from, &(tt__rpc_context){header->context, header->message}, all, count);
+    for (uint32_t i = 0; i < count; i++)
+        *tensors[i] = all[i];
+    free(all);
+    return status;
+}
+
+tt_status tt__decoded_finish(tt_rpc *rpc, int from, const tt__rpc_header *header, const tt__rpc_landing *landings,
+                             struct tt_tensor ***tensors, uint32_t count, const char *what) {
+    for (uint32_t i = 0; landings && i < header->parts; i++)
+        if (landings[i].tensor)
+            TT__TRY(tt__rpc_tensor_hooks_of()->made(landings[i].tensor, &landings[i].form));
+    return header->message && count ? note_received(rpc, from, header, tensors, count, what) : TT_OK;
 }

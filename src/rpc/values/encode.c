@@ -1,7 +1,6 @@
 /* Write values into packets. */
 #include "base/error.h"
 #include "rpc/values/rpc_wire.h"
-#include "rpc/values/wire_tags.h"
 
 #include <stdlib.h>
 #include <string.h>

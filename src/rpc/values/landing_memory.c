@@ -11,24 +11,24 @@
 
 enum {
     ALIGNED = 64,
-    HUGE_PAGE = 2 << 20,   /* where there are such */
-    KEPT_BLOCKS = 16,      /* at most, */
-    KEPT_BYTES = 64 << 20, /* of together at most this size, */
-    KEPT_MS = 2000         /* for so long */
+    HUGE_PAGE = 2 << 20,   /* bytes, if the machine has huge pages */
+    KEPT_BLOCKS = 16,      /* the most blocks that are kept */
+    KEPT_BYTES = 64 << 20, /* the most bytes of all of them */
+    KEPT_MS = 2000         /* how long they are kept */
 };
 
 /* Stands before the data. */
 typedef struct landing_block {
-    size_t size; /* with this; 0: it is malloc()'s */
+    size_t size; /* of the mapping, with this header; 0: aligned_alloc() made the block */
     int64_t given_ms;
     char pad[ALIGNED - sizeof(size_t) - sizeof(int64_t)];
 } landing_block;
 _Static_assert(sizeof(landing_block) == ALIGNED, "the data stay aligned");
 
-/* Tried, never waited for: a thread that finds it taken does without. So a child that was forked while another thread
- * had it doesn't hang. */
+/* Only tried: a thread that finds it taken does without kept blocks. So a child that was forked while another thread
+ * had the lock doesn't hang. */
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
-static landing_block *kept[KEPT_BLOCKS]; /* the one given last is the last */
+static landing_block *kept[KEPT_BLOCKS]; /* (kept_count) in the order in which they were given back */
 static int kept_count;
 static size_t kept_bytes;
 
@@ -50,7 +50,7 @@ static void release_older_than(int64_t ms) {
         release_oldest();
 }
 
-/* The kept block of a size near this one that was used last. */
+/* Take the last used kept block of a size near this one; NULL: there is none. */
 static landing_block *take_kept_block(size_t size) {
     landing_block *block = NULL;
     if (pthread_mutex_trylock(&kept_lock))
@@ -86,7 +86,7 @@ static landing_block *map_block(size_t size) {
 void *tt__landing_take(size_t bytes) {
     if (bytes > SIZE_MAX / 4)
         return NULL;
-    bool mapped = bytes >= TT__LANDING_LARGE && !TT__ASAN; /* which could not see who uses memory that was given back */
+    bool mapped = bytes >= TT__LANDING_LARGE && !TT__ASAN; /* ASan sees no use of memory that is kept here */
     size_t page = bytes < HUGE_PAGE ? 4096 : HUGE_PAGE, unit = mapped ? page : ALIGNED;
     size_t size = (bytes + sizeof(landing_block) + unit - 1) / unit * unit;
     landing_block *block = mapped ? take_kept_block(size) : aligned_alloc(ALIGNED, size);

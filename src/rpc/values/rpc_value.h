@@ -1,5 +1,5 @@
-/* References in values. rpc_value.c may not call references.c, so that gives it the functions that share and free
- * one. */
+/* References in values. rpc_value.c may not call references.c, which therefore gives it functions that share and free a
+ * reference. */
 #ifndef TT_RPC_VALUE_H
 #define TT_RPC_VALUE_H
 
@@ -16,7 +16,7 @@ void tt__rpc_set_rref_hooks(const tt__rpc_rref_hooks *hooks);
 /* Return an owned value that has a new share of a reference. */
 tt_rpc_value tt__value_of_rref(tt_rref *rref);
 
-/* Lend an owned value, with the values in it: its holder keeps it, and others copy it. Take it back: it is owned. */
+/* Lend an owned value, with the values in it: its holder keeps it, and others copy it; or make it owned again. */
 void tt__value_lend(tt_rpc_value *value);
 void tt__value_take_back(tt_rpc_value *value);
 

@@ -3,10 +3,10 @@
  *
  *   header | name of the function | value | sizes of the parts (u64 each) | references (tt__rpc_ref each)
  *
- * The value is a tree of tagged bytes (wire_tags.h). Bytes and tensors above TT__RPC_INLINE are parts: each travels as
- * a message of its own, whose key has the call's id, into memory that the receiver allocates after it has read the
- * packet. A value that is too large for a packet becomes the last part (TT__RPC_VALUE_APART). Both ends have the same
- * version and byte order.
+ * The value is a tree of tagged bytes (TT__TAG_NONE and so on). Bytes and tensors above TT__RPC_INLINE are parts: each
+ * travels as a message of its own, whose key has the call's id, into memory that the receiver allocates after it has
+ * read the packet. A value that is too large for a packet becomes the last part (TT__RPC_VALUE_APART). Both ends have
+ * the same version and byte order.
  *
  *   caller                                        callee
  *   CALL, KEEP or FETCH ------------------------> queues the call
@@ -23,6 +23,24 @@
 
 #include "comm/message/message.h"
 #include "rpc/values/tensor_hooks.h"
+
+/* The byte that begins each value. The comments say what follows it; numbers have the host's byte order. */
+enum {
+    TT__TAG_NONE,
+    TT__TAG_FALSE,
+    TT__TAG_TRUE,
+    TT__TAG_INT,          /* 8 bytes */
+    TT__TAG_FLOAT,        /* 8 bytes */
+    TT__TAG_TEXT,         /* u32 n, n bytes, a byte 0 */
+    TT__TAG_BYTES,        /* u32 n, n bytes */
+    TT__TAG_BYTES_APART,  /* u32: the number of the part that has the bytes */
+    TT__TAG_TENSOR,       /* tt__rpc_form with `ndim` dimensions, u32 n, n bytes of elements */
+    TT__TAG_TENSOR_APART, /* tt__rpc_form with `ndim` dimensions, u32: the number of the part that has the elements */
+    TT__TAG_RREF,         /* u32: the number of the reference */
+    TT__TAG_LIST,         /* u32 n, n values */
+    TT__TAG_MAP,          /* u32 n, which is even, n values: keys and values take turns */
+    TT__TAGS
+};
 
 typedef enum tt__rpc_packet_kind {
     TT__RPC_CALL = 1, /* call the function `name` with the arguments `value`; call number `id` of the sender */
@@ -154,5 +172,10 @@ typedef struct tt__rpc_decoder {
 /* Read the value from ->at to ->end, and allocate memory for its parts. *out is the caller's to free, also on failure.
  * Errors: TT_ERR_PROTOCOL, TT_ERR_MEMORY, TT_ERR_UNSUPPORTED a tensor in a program without libtutti. */
 tt_status tt__decode_value(tt__rpc_decoder *d, tt_rpc_value *out);
+
+/* Finish the `count` tensors of a value that worker `from` has sent, after all of its parts have been received. `what`
+ * was sent, for errors: "call" or "reply". */
+tt_status tt__decoded_finish(tt_rpc *rpc, int from, const tt__rpc_header *header, const tt__rpc_landing *landings,
+                             struct tt_tensor ***tensors, uint32_t count, const char *what);
 
 #endif

@@ -77,7 +77,8 @@ static tt__rpc_reach group_reach(tt__rpc_network *network, int id) {
     return TT__RPC_REACHED;
 }
 
-/* Who left may have done so because another was lost, of which this worker had no need to learn: it is named, too. */
+/* A rank may have left because another one was lost, which this worker had no reason to notice. The error names
+ * both. */
 static tt_status group_check(tt__rpc_network *network, int id) {
     const tt_group *group = of(network)->group;
     char why[TT__ERROR_TEXT_SIZE];
@@ -246,7 +247,7 @@ static tt_status fail_twice(void) {
                                   "tt_rpc_shutdown() first");
 }
 
-/* This rank alone may have called it twice: the others would not come. */
+/* Fail early if this process is a worker already: the other ranks may not join a second time. */
 static tt_status check_no_worker(tt__world *world) {
     tt__world_lock(world);
     bool twice = world->has_rpc;

@@ -37,8 +37,8 @@ typedef struct worker {
     bool is_named, is_local;
     char *name, *host, *addresses; /* NULL: not known */
     int64_t failed_ms;             /* when a connection to it failed; 0: none has */
-    tt_status status;              /* of that failure, or of its loss; with */
-    char *why;
+    tt_status status;              /* of that failure, or of its loss */
+    char *why;                     /* the text of the same error */
 } worker;
 
 typedef struct store_network {

@@ -1,8 +1,11 @@
-/* Keys are read by a compare_set() that changes nothing, since tt_store_get() waits for one that is missing. */
+/* Joining through a store, and leaving: the keys by which workers find each other.
+ *
+ * Keys are read by a compare_set() that changes nothing, since tt_store_get() waits for a key that is missing. */
 #include "rpc/workers/store_cards.h"
 
 #include "base/error.h"
 #include "base/machine/host_name.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
 
 #include <inttypes.h>
@@ -13,7 +16,7 @@
 
 enum { KEY_SIZE = TT__RPC_PREFIX_SIZE + TT__RPC_NAME_SIZE + 32, TRIES = 64 };
 
-static const char NOTHING[] = "?"; /* no value of ours */
+static const char NOTHING[] = "?"; /* no worker writes this value */
 
 static const char *card_key(const tt__rpc_cards *cards, const char *what, const char *name, char key[KEY_SIZE]) {
     snprintf(key, KEY_SIZE, "%s/%s%s", cards->prefix, what, name);
@@ -95,7 +98,7 @@ void tt__rpc_cards_begin(tt__rpc_cards *cards, const tt_rpc_init_args *args) {
     own_host(cards->own.intro.host);
 }
 
-/* ---- joining */
+/* ---- joining: the id and the name */
 
 static tt_status fail_id_taken(const tt__rpc_cards *cards, const char *held) {
     tt__rpc_card other;
@@ -144,13 +147,17 @@ tt_status tt__rpc_cards_take_id(tt__rpc_cards *cards) {
     return TT_OK;
 }
 
-tt_status tt__rpc_cards_publish(tt__rpc_cards *cards) {
+/* Publish the worker's card; other workers can reach it from now on. */
+static tt_status publish_card(tt__rpc_cards *cards) {
     char key[KEY_SIZE], card[TT__RPC_CARD_SIZE];
     write_worker_card(&cards->own, card);
     return tt_store_set(cards->store, worker_key(cards, cards->own.id, key), card, strlen(card));
 }
 
-tt_status tt__rpc_cards_take_name(tt__rpc_cards *cards, const tt__rpc_card *lost, bool *taken, tt__rpc_card *other) {
+/* Take the worker's name. If another worker has it, *taken is true and *other is its card. When the caller has found
+ * that worker lost, it calls again with that card as `lost`, and takes the name from it; NULL at first. Errors:
+ * TT_ERR_PROTOCOL the key has something that no worker writes; those of a store. */
+static tt_status try_name(tt__rpc_cards *cards, const tt__rpc_card *lost, bool *taken, tt__rpc_card *other) {
     char key[KEY_SIZE], card[TT__RPC_CARD_SIZE], expected[TT__RPC_CARD_SIZE] = "", *held;
     tt_status status = TT_OK;
     write_worker_card(&cards->own, card);
@@ -173,7 +180,7 @@ tt_status tt__rpc_cards_take_name(tt__rpc_cards *cards, const tt__rpc_card *lost
     return tt__fail(TT_ERR_PROTOCOL, "the store's key \"%.300s\" is not what workers write", key);
 }
 
-/* ---- functions */
+/* ---- joining: functions */
 
 /* "HASH ID NAME" */
 static void write_reference(const tt__rpc_cards *cards, char text[TT__RPC_CARD_SIZE]) {
@@ -202,7 +209,10 @@ static tt_status compare_with(const tt__rpc_cards *cards, const char *hash, cons
     return status;
 }
 
-tt_status tt__rpc_cards_compare_functions(tt__rpc_cards *cards, bool lost, int *other) {
+/* Compare this worker's functions with those that newcomers must have; the first worker's become those. Errors:
+ * TT_ERR_MISMATCH they differ from those of worker *other (when the caller has found that worker lost, it calls again
+ * with `lost`, and this worker's functions take their place); those of a store. */
+static tt_status compare_functions_once(tt__rpc_cards *cards, bool lost, int *other) {
     char key[KEY_SIZE], hash[20], own_hash[20], name[TT__RPC_NAME_SIZE], *held = NULL;
     snprintf(own_hash, sizeof own_hash, "%016" PRIx64, cards->own.intro.functions);
     card_key(cards, "functions", "", key);
@@ -258,10 +268,92 @@ void tt__rpc_cards_remove_own(tt__rpc_cards *cards) {
     tt__error_restore(&saved);
 }
 
-void tt__rpc_cards_remove_lost(tt__rpc_cards *cards, int id) {
+/* Remove PREFIX/worker/ID of a lost worker. Errors are ignored. */
+static void remove_lost(tt__rpc_cards *cards, int id) {
     char key[KEY_SIZE];
     tt__saved_error saved;
     tt__error_save(&saved);
     remove_key(cards, worker_key(cards, id, key), NULL);
     tt__error_restore(&saved);
+}
+
+/* ---- joining
+ * Keys of a worker that was lost are replaced. Connecting to it shows whether it is lost. */
+
+/* Connect to the worker of a card. *there: it answers. Errors: TT_ERR_TIMEOUT it is not known in time; other
+ * failures. */
+static tt_status look_for(const tt__rpc_cards *cards, tt__rpc_network *network, const tt__rpc_card *card,
+                          int64_t deadline_ms, bool *there) {
+    tt__rpc_reach reach = TT__RPC_CONNECTING;
+    pthread_mutex_lock(network->lock);
+    while ((reach = network->ops->reach(network, card->id)) == TT__RPC_CONNECTING && tt__left_ms(deadline_ms))
+        network->ops->sleep(network, tt__left_ms(deadline_ms));
+    pthread_mutex_unlock(network->lock);
+    *there = reach == TT__RPC_REACHED;
+    if (*there)
+        return TT_OK;
+    if (reach == TT__RPC_CONNECTING)
+        return tt__fail(TT_ERR_TIMEOUT,
+                        "worker %s could not find out in time whether worker %s (id %d, host %s) is there",
+                        cards->own.intro.name, card->intro.name, card->id, card->intro.host);
+    tt_status status = tt_last_status();
+    bool is_lost = status == TT_ERR_PEER || status == TT_ERR_NET || status == TT_ERR_TIMEOUT;
+    return is_lost ? TT_OK : status;
+}
+
+/* Read the card of a worker, and connect to it. *there: it answers; else it is lost, or has left. */
+static tt_status look_for_id(tt__rpc_cards *cards, tt__rpc_network *network, int id, int64_t deadline_ms, bool *there) {
+    tt__rpc_card card;
+    *there = false;
+    tt_status status = tt__rpc_cards_find(cards, id, NULL, &card);
+    if (status)
+        return status == TT_ERR_NOT_FOUND ? TT_OK : status;
+    return look_for(cards, network, &card, deadline_ms, there);
+}
+
+static tt_status take_worker_name(tt__rpc_cards *cards, tt__rpc_network *network, int64_t deadline_ms) {
+    tt__rpc_card other, *lost = NULL;
+    for (;;) {
+        bool taken, there;
+        TT__TRY(try_name(cards, lost, &taken, &other));
+        if (!taken)
+            return TT_OK;
+        if (!tt__left_ms(deadline_ms))
+            return tt__fail(TT_ERR_TIMEOUT,
+                            "worker %s could not take its name in time: others that are not there have it, the last "
+                            "with id %d on host %s",
+                            cards->own.intro.name, other.id, other.intro.host);
+        TT__TRY(look_for_id(cards, network, other.id, deadline_ms, &there));
+        if (there)
+            return tt__fail(TT_ERR_EXISTS,
+                            "two workers are named %s: one with id %d on host %s is there already, this one on host %s "
+                            "would be another",
+                            other.intro.name, other.id, other.intro.host, cards->own.intro.host);
+        tt__log(TT_LOG_INFO, "worker %s (id %d, host %s) is not there any more; this one takes its name",
+                other.intro.name, other.id, other.intro.host);
+        remove_lost(cards, other.id);
+        lost = &other;
+    }
+}
+
+static tt_status compare_with_first(tt__rpc_cards *cards, tt__rpc_network *network, int64_t deadline_ms) {
+    tt__saved_error mismatch;
+    int other;
+    bool there;
+    tt_status status = compare_functions_once(cards, false, &other);
+    if (status != TT_ERR_MISMATCH)
+        return status;
+    tt__error_save(&mismatch);
+    TT__TRY(look_for_id(cards, network, other, deadline_ms, &there));
+    if (!there)
+        return compare_functions_once(cards, true, &other);
+    tt__error_restore(&mismatch);
+    return status;
+}
+
+tt_status tt__rpc_cards_join(tt__rpc_cards *cards, tt__rpc_network *network, bool compares, int64_t deadline_ms) {
+    if (compares)
+        TT__TRY(compare_with_first(cards, network, deadline_ms));
+    TT__TRY(publish_card(cards));
+    return take_worker_name(cards, network, deadline_ms);
 }

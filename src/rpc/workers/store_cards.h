@@ -10,10 +10,10 @@
  *
  * A card is one line that says how to reach a worker: "ID NAME HOST HASH ADDRESSES". HASH is that of its functions.
  *
- *   a worker joins: take an id -> listen -> compare functions -> publish the card -> take the name (store_joining.c)
+ *   a worker joins: take an id -> listen -> compare functions -> publish the card -> take the name
  *   a worker calls another one: find the card by name or id -> connect to an address on it
  *
- * These calls don't wait for a key, and none needs a lock. They may block as the store does. */
+ * These functions don't wait for a key, and need no lock. They may block as the store does. */
 #ifndef TT_RPC_STORE_CARDS_H
 #define TT_RPC_STORE_CARDS_H
 
@@ -45,33 +45,17 @@ void tt__rpc_cards_begin(tt__rpc_cards *cards, const tt_rpc_init_args *args);
  * has the chosen id, or had it; TT_ERR_STATE there are no more ids; those of a store. */
 tt_status tt__rpc_cards_take_id(tt__rpc_cards *cards);
 
-/* Publish the worker's card; other workers can reach it from now on. */
-tt_status tt__rpc_cards_publish(tt__rpc_cards *cards);
-
-/* Take the worker's name. If another worker has it, *taken is true and *other is its card. When the caller has found
- * that worker lost, it calls again with that card as `lost`, and takes the name from it; NULL at first. Errors:
- * TT_ERR_PROTOCOL the key has something that no worker writes; those of a store. */
-tt_status tt__rpc_cards_take_name(tt__rpc_cards *cards, const tt__rpc_card *lost, bool *taken, tt__rpc_card *other);
-
 /* Read a worker's card by its name, or by its id if `name` is NULL. Errors: TT_ERR_NOT_FOUND, not recorded, there is no
  * such card; those of a store. */
 tt_status tt__rpc_cards_find(tt__rpc_cards *cards, int id, const char *name, tt__rpc_card *found);
 
-/* Compare this worker's functions with those that newcomers must have; the first worker's become those. Errors:
- * TT_ERR_MISMATCH they differ from those of worker *other (when the caller has found that worker lost, it calls again
- * with `lost`, and this worker's functions take their place); those of a store. */
-tt_status tt__rpc_cards_compare_functions(tt__rpc_cards *cards, bool lost, int *other);
-
-/* Remove the keys of this worker, or PREFIX/worker/ID of a lost one. Errors are ignored. */
+/* Remove the keys of this worker. Errors are ignored. */
 void tt__rpc_cards_remove_own(tt__rpc_cards *cards);
-void tt__rpc_cards_remove_lost(tt__rpc_cards *cards, int id);
 
-/* ---- store_joining.c */
-
-/* Join: compare functions (if `compares`), publish the card, and take the name. A worker that stands in the way is
- * connected to, to find out whether it is there or lost. Errors: TT_ERR_MISMATCH a function that one of the two lacks,
- * or the name of a worker that is there; TT_ERR_TIMEOUT by `deadline_ms` it was not clear whether the other one is
- * there; those of a store. Takes the network's lock. */
+/* Join: compare functions (if `compares`), publish the card, and take the name. If another worker stands in the way,
+ * this connects to it, to find out whether it is there or lost. Errors: TT_ERR_MISMATCH a function that one of the two
+ * lacks, or the name of a worker that is there; TT_ERR_TIMEOUT by `deadline_ms` it was not clear whether the other one
+ * is there; those of a store. Takes the network's lock. */
 tt_status tt__rpc_cards_join(tt__rpc_cards *cards, tt__rpc_network *network, bool compares, int64_t deadline_ms);
 
 #endif

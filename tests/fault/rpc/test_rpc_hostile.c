@@ -4,8 +4,7 @@
 #include "rpc/calls/sending.h"
 #include "rpc/references/references.h"
 #include "rpc/rpc_state.h"
-#include "rpc/values/wire_tags.h"
-#include "rpc/workers/peers.h"
+#include "rpc/values/rpc_wire.h"
 
 #include "support/ranks.h"
 #include "support/rpc_packet.h"

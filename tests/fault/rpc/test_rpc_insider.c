@@ -2,8 +2,7 @@
  * of them well made. It may break nothing but itself: the others' calls, passes and shutdown go on as without it. */
 #include "rpc/calls/sending.h"
 #include "rpc/rpc_state.h"
-#include "rpc/values/wire_tags.h"
-#include "rpc/workers/peers.h"
+#include "rpc/values/rpc_wire.h"
 
 #include "support/ranks.h"
 #include "support/rpc_packet.h"

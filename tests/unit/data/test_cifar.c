@@ -1,24 +1,27 @@
 /* CIFAR's files: images, labels and classes; files that are cut, mislabelled or missing. */
-#include "data/datasets/cifar.h"
 #include "support/own_folder.h"
 #include "unit/alloc_fail.h"
 #include "unit/base/hex.h"
 #include "unit/expect.h"
 
+#include <tutti/datasets.h>
+
 #include <sys/stat.h>
+
+enum { IMAGE = 3 * 32 * 32 };
 
 /* Byte `at` of image i: of file and place alike, so that no two images are equal. */
 static uint8_t pixel(int i, int at) { return (uint8_t)(31 * i + at + at / 1024 * 7); }
 
 /* Write images begin .. begin+n-1, with `labels` labels each: i % modulus, and i % 7 before it if there are two. */
 static void write_records(const char *path, int labels, int begin, int n, int modulus) {
-    size_t size = (size_t)n * (size_t)(labels + TT__CIFAR_IMAGE);
+    size_t size = (size_t)n * (size_t)(labels + IMAGE);
     uint8_t *bytes = malloc(size), *p = bytes;
     for (int i = begin; i < begin + n; i++) {
         if (labels == 2)
             *p++ = (uint8_t)(i % 7);
         *p++ = (uint8_t)(i % modulus);
-        for (int at = 0; at < TT__CIFAR_IMAGE; at++)
+        for (int at = 0; at < IMAGE; at++)
             *p++ = pixel(i, at);
     }
     write_bytes(path, bytes, size);
@@ -40,11 +43,11 @@ static void check_examples(tt_dataset *set, int first, int n, int modulus) {
     assert_non_null(set);
     assert_int_equal(tt_dataset_size(set), n);
     for (int i = 0; i < n; i++) {
-        uint8_t x[TT__CIFAR_IMAGE];
+        uint8_t x[IMAGE];
         int64_t y;
         assert_int_equal(tt_dataset_get(set, i, x, &y), TT_OK);
         assert_int_equal(y, (first + i) % modulus);
-        for (int at = 0; at < TT__CIFAR_IMAGE; at++)
+        for (int at = 0; at < IMAGE; at++)
             assert_int_equal(x[at], pixel(first + i, at));
     }
 }

@@ -1,5 +1,4 @@
 /* The built-in digits: reproducible, in MNIST's conventions, and such that digits can be told apart. */
-#include "data/datasets/digits.h"
 #include "unit/base/sha256.h"
 
 #include <tutti/data.h>
@@ -12,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { PIXELS = TT__DIGIT_SIDE * TT__DIGIT_SIDE };
+enum { PIXELS = 28 * 28 };
 
 static void the_same_everywhere(void **state) {
     (void)state;
@@ -55,11 +54,13 @@ static void digits_are_balanced_and_inked(void **state) {
     enum { N = 5000 };
     int of_digit[10] = {0};
     double ink = 0, border = 0;
-    for (int64_t i = 0; i < N; i++) {
-        uint8_t p[PIXELS];
-        int sum = 0, digit = tt__digit_draw(p, 1, i);
-        assert_in_range(digit, 0, 9);
-        of_digit[digit]++;
+    tt_dataset *d = tt_digits(N, 1);
+    const uint8_t *p = tt_tensor_data(tt_dataset_inputs(d));
+    const int64_t *digit = tt_tensor_i64(tt_dataset_targets(d));
+    for (int64_t i = 0; i < N; i++, p += PIXELS) {
+        int sum = 0;
+        assert_in_range(digit[i], 0, 9);
+        of_digit[digit[i]]++;
         for (int k = 0; k < PIXELS; k++)
             sum += p[k];
         for (int k = 0; k < 28; k++)
@@ -67,8 +68,9 @@ static void digits_are_balanced_and_inked(void **state) {
         assert_true(sum > 3000); /* something is written */
         ink += sum;
     }
-    for (int d = 0; d < 10; d++)
-        assert_in_range(of_digit[d], N / 10 - 100, N / 10 + 100);
+    tt_dataset_free(d);
+    for (int k = 0; k < 10; k++)
+        assert_in_range(of_digit[k], N / 10 - 100, N / 10 + 100);
     assert_true(ink / N / PIXELS > 20 && ink / N / PIXELS < 50); /* MNIST: 33 of 255 */
     assert_true(border / N / 112 < 6);                           /* the glyph is inside the page */
 }
@@ -79,26 +81,24 @@ static void digits_can_be_learned_but_not_at_once(void **state) {
     if (getenv("TT_SANITIZED")) /* a minute there, of arithmetic alone */
         skip();
     enum { KNOWN = 2000, ASKED = 200 };
-    static uint8_t known[KNOWN][PIXELS];
-    static int label[KNOWN];
+    tt_dataset *d = tt_digits(KNOWN + ASKED, 2);
+    const uint8_t *known = tt_tensor_data(tt_dataset_inputs(d)), *p = known + KNOWN * PIXELS;
+    const int64_t *label = tt_tensor_i64(tt_dataset_targets(d));
     int right = 0;
-    for (int i = 0; i < KNOWN; i++)
-        label[i] = tt__digit_draw(known[i], 2, i);
-    for (int i = 0; i < ASKED; i++) {
-        uint8_t p[PIXELS];
-        int digit = tt__digit_draw(p, 2, KNOWN + i), best = 0;
-        int64_t best_distance = INT64_MAX;
+    for (int i = 0; i < ASKED; i++, p += PIXELS) {
+        int64_t best_distance = INT64_MAX, best = 0;
         for (int j = 0; j < KNOWN; j++) {
             int distance = 0;
             for (int k = 0; k < PIXELS; k++)
-                distance += (p[k] - known[j][k]) * (p[k] - known[j][k]);
+                distance += (p[k] - known[j * PIXELS + k]) * (p[k] - known[j * PIXELS + k]);
             if (distance < best_distance) {
                 best_distance = distance;
                 best = label[j];
             }
         }
-        right += best == digit;
+        right += best == label[KNOWN + i];
     }
+    tt_dataset_free(d);
     assert_in_range(right, ASKED * 75 / 100, ASKED * 97 / 100);
 }
 

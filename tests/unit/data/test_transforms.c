@@ -1,6 +1,6 @@
 /* Transforms: torchvision's results where nothing is random; the right distributions where something is; the same
  * draws for the same example, whoever reads it and when. */
-#include "data/transforms/draws.h"
+#include "data/transforms/transform.h"
 #include "unit/alloc_fail.h"
 #include "unit/data/data_cases.h"
 #include "unit/expect.h"

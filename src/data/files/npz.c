@@ -1,18 +1,43 @@
-/* Reading .npz files: zip archives of .npy records. */
+/* .npz files: zip archives of .npy records. They are written as numpy.savez() does, nothing compressed. */
+
 #include "base/error.h"
 #include "base/text/parse.h"
 #include "base/text/printable.h"
 #include "data/files/npy.h"
-#include "data/files/npz.h"
 #include "data/files/whole_file.h"
+#include "tensor/core/named_tensors.h"
 #include "tensor/core/tensor.h"
+#include "tensor/shape/host_copy.h"
 #include "zip/zip_read.h"
+#include "zip/zip_write.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define TT__NPZ_ENDING ".npy"
+
+/* ---- names ---- */
+
+static int npz_name_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+tt_status tt__npz_check_names(const char *who, tt_status status, const char *const *names, int64_t count) {
+    if (!count)
+        return TT_OK;
+    const char **sorted = malloc((size_t)count * sizeof *sorted), *twice = NULL;
+    if (!sorted)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory to compare %" PRId64 " names", who, count);
+    memcpy(sorted, names, (size_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, npz_name_order);
+    for (int64_t i = 1; i < count && !twice; i++)
+        twice = strcmp(sorted[i - 1], sorted[i]) ? NULL : sorted[i];
+    free(sorted);
+    return twice ? tt__fail(status, "%s: the name \"%s\" comes twice", who, tt__make_printable(twice).text) : TT_OK;
+}
+
+/* ---- reading ---- */
 
 struct tt_npz {
     int64_t count;
@@ -50,8 +75,8 @@ static tt_status decode_record(tt_tensor **out, const tt__zip_reader *zip, uint6
     return status;
 }
 
-/* What a record claims must be something that its packed bytes can hold: deflate writes at most 258 bytes for 2
- * bits. */
+/* Check that a record is an array, and that its packed bytes can hold as many as it claims: deflate writes at most 258
+ * bytes for 2 bits. */
 static tt_status check_record(const tt__zip_reader *zip, const tt__zip_record *record) {
     if (!tt__ends_with(record->name, TT__NPZ_ENDING))
         return tt__fail(TT_ERR_FORMAT, "%s: expected records called NAME.npy, got \"%s\"", zip->name,
@@ -66,7 +91,8 @@ static tt_status check_record(const tt__zip_reader *zip, const tt__zip_record *r
     return TT_OK;
 }
 
-/* *packed: of all records so far, none of which may lie over another. */
+/* Read record i. *packed: the packed bytes of all records so far; if they are more than the file has, records
+ * overlap. */
 static tt_status read_record(tt_npz *file, const tt__zip_reader *zip, uint64_t i, uint64_t size, uint64_t *packed) {
     tt__zip_record record;
     TT__TRY(tt__zip_look(zip, i, &record));
@@ -95,10 +121,10 @@ static tt_status npz_fill(tt_npz *file, const tt__zip_reader *zip, uint64_t size
     return tt__npz_check_names(zip->name, TT_ERR_FORMAT, file->list.names, file->count);
 }
 
-tt_status tt__npz_decode(tt_npz **out, const char *name, const void *data, int fd, uint64_t size) {
+static tt_status npz_decode(tt_npz **out, const char *name, int fd, uint64_t size) {
     tt__zip_reader zip;
     *out = NULL;
-    TT__TRY(tt__zip_open(&zip, name, data, fd, size));
+    TT__TRY(tt__zip_open(&zip, name, NULL, fd, size));
     tt_npz *file = calloc(1, sizeof *file);
     tt_status status = file ? npz_fill(file, &zip, size) : tt__fail(TT_ERR_MEMORY, "%s: out of memory", name);
     tt__zip_close(&zip);
@@ -117,7 +143,7 @@ tt_status tt_npz_read(tt_npz **out, const char *path) {
     int fd = -1;
     uint64_t size = 0;
     TT__TRY(tt__file_open(&fd, &size, path));
-    tt_status status = tt__npz_decode(out, path, NULL, fd, size);
+    tt_status status = npz_decode(out, path, fd, size);
     close(fd);
     return status;
 }
@@ -134,4 +160,54 @@ void tt_npz_free(tt_npz *file) {
         free(file->tensors);
     }
     free(file);
+}
+
+/* ---- writing ---- */
+
+static tt_status add_array(tt__zip_writer *w, const char *record, const tt_tensor *x) {
+    tt__host_copy elements;
+    tt__bytes header = {0};
+    if (tt__host_copy_make(&elements, x))
+        return tt__fail_prefix("%s: %s", w->file.path, record);
+    tt__npy_put_header(&header, x);
+    const tt__span parts[] = {{header.data, header.size}, {elements.data, elements.size}};
+    tt_status status =
+        header.failed ? tt__fail(TT_ERR_MEMORY, "%s: out of memory", record) : tt__zip_add(w, record, parts, 2);
+    tt__bytes_free(&header);
+    tt__host_copy_free(&elements);
+    return status;
+}
+
+static tt_status add_named(tt__zip_writer *w, const char *name, const tt_tensor *x) {
+    size_t size = strlen(name) + sizeof TT__NPZ_ENDING;
+    char *record = malloc(size);
+    if (!record)
+        return tt__fail(TT_ERR_MEMORY, "%s: out of memory", w->file.path);
+    snprintf(record, size, "%s" TT__NPZ_ENDING, name);
+    tt_status status = add_array(w, record, x);
+    free(record);
+    return status;
+}
+
+static tt_status npz_check_list(const char *path, const tt_named_tensors *tensors) {
+    TT__TRY(tt__named_tensors_check(path, tensors, true));
+    for (int64_t i = 0; i < tensors->count; i++)
+        if (!*tensors->names[i])
+            return tt__fail(TT_ERR_INVALID, "%s: expected names, got an empty one", path);
+    return tt__npz_check_names(path, TT_ERR_INVALID, tensors->names, tensors->count);
+}
+
+tt_status tt_npz_write(const char *path, const tt_named_tensors *tensors) {
+    tt__zip_writer w;
+    if (!path)
+        return tt__fail(TT_ERR_INVALID, "tt_npz_write: expected a path, got NULL");
+    TT__TRY(npz_check_list(path, tensors));
+    TT__TRY(tt__zip_create(&w, path));
+    tt_status status = TT_OK;
+    for (int64_t i = 0; i < tensors->count && !status; i++)
+        status = add_named(&w, tensors->names[i], tensors->tensors[i]);
+    if (!status)
+        return tt__zip_commit(&w);
+    tt__zip_abort(&w);
+    return status;
 }

@@ -1,24 +1,115 @@
-#include "rpc/threads/rpc_keeper.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
 #include "rpc/calls/calling.h"
+#include "rpc/calls/sending.h"
 #include "rpc/functions/serving.h"
-#include "rpc/recording.h"
 #include "rpc/references/references.h"
+#include "rpc/rpc_state.h"
 #include "rpc/threads/cycles.h"
-#include "rpc/threads/pool_crew.h"
 #include "rpc/threads/waiting.h"
-#include "rpc/workers/peers.h"
 
 #include <stdio.h>
+
+/* ---- the pool: the loop of its threads ---- An idle thread moves messages if no other thread does, and runs the calls
+ * that it receives itself, so no thread has to be woken for them. */
+
+/* An idle thread ends after SPARE_MS, unless it is the last idle one. One that moves messages sleeps SLEEP_MS at a
+ * time. */
+enum { SPARE_MS = 10000, SLEEP_MS = 500 };
+
+/* Sleep until there is work, or messages are to be moved. False: nothing came for SPARE_MS, and others are idle,
+ * too. */
+static bool wait_for_calls(tt_rpc *rpc) {
+    struct timespec until = tt__timespec_ms(tt__now_ms() + SPARE_MS);
+    rpc->pool_idle++;
+    int outcome = pthread_cond_timedwait(&rpc->idle, rpc->network->lock, &until);
+    rpc->pool_idle--;
+    if (rpc->pool_called)
+        rpc->pool_called--;
+    return !outcome || rpc->queue.first || rpc->pool_idle == 0;
+}
+
+/* May this thread move messages? Threads that wait for futures come first. */
+static bool is_to_poll(const tt_rpc *rpc) { return !tt__rpc_poller(rpc) && !rpc->waiters; }
+
+/* Wake a thread that began to wait while this one moved messages: it moves them from now on. */
+static void leave_to_waiters(tt_rpc *rpc) {
+    if (!tt__rpc_poller(rpc))
+        tt__rpc_wake_waiter(rpc);
+}
+
+static void run_next(tt_rpc *rpc) {
+    tt__rpc_due *work = tt__rpc_queue_take(rpc);
+    bool others_wait = rpc->queue.first;
+    int64_t since = others_wait ? tt__now_ns() : 0;
+    if (others_wait)
+        tt__rpc_crew_relieve(rpc);
+    leave_to_waiters(rpc);
+    if (rpc->keeper_sleeps && !tt__rpc_poller(rpc))
+        tt__rpc_keeper_call(rpc); /* perhaps no other thread moves messages while this function runs */
+    tt__rpc_unlock(rpc);
+    work->run(rpc, work);
+    tt__rpc_lock(rpc);
+    if (others_wait)
+        tt__rpc_crew_note_run(rpc, tt__now_ns() - since);
+}
+
+/* Leave the pool, as the thread is about to end. The lock is held, and released. */
+static void leave_crew(tt_rpc *rpc) {
+    rpc->pool_threads--;
+    pthread_cond_broadcast(&rpc->pool_ended);
+    tt__rpc_set_thread(NULL);
+    tt_clear_error();
+    tt__rpc_unlock(rpc);
+}
+
+/* Leave the pool if a function calls pthread_exit(). */
+static void leave_crew_amid_work(void *arg) {
+    tt_rpc *rpc = arg;
+    tt__rpc_lock(rpc);
+    leave_crew(rpc);
+}
+
+static void *serve_calls(void *arg) {
+    tt_rpc *rpc = arg;
+    tt__rpc_patience patience = {0};
+    bool stays = true;
+    tt__rpc_set_thread(rpc);
+    pthread_cleanup_push(leave_crew_amid_work, rpc);
+    tt__rpc_lock(rpc);
+    rpc->pool_called--;
+    while (!rpc->pool_stops && stays) {
+        if (rpc->queue.first) {
+            run_next(rpc);
+            patience = (tt__rpc_patience){0};
+        } else if (is_to_poll(rpc)) {
+            tt__rpc_poll(rpc, &patience, SLEEP_MS, true);
+        } else {
+            leave_to_waiters(rpc);
+            stays = wait_for_calls(rpc);
+            patience = (tt__rpc_patience){.since_ns = rpc->pool_is_to_sleep};
+            rpc->pool_is_to_sleep = false;
+        }
+    }
+    leave_crew(rpc);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+void tt__pool_init(tt_rpc *rpc) {
+    rpc->queue.end = &rpc->queue.first;
+    rpc->pool_main = serve_calls;
+    tt__cond_init(&rpc->idle);
+    tt__cond_init(&rpc->pool_ended);
+}
 
 /* While packets come, and for ACTIVE_NS after the last one, the keeper looks every TICK_NS whether a thread moves
  * messages; else every TT__RPC_LOOK_MS. */
 static const int64_t TICK_NS = 250000, ACTIVE_NS = 5000000;
 
-/* ---- looking at other workers */
+/* ---- the keeper: looking at other workers ---- */
 
 static bool is_of_interest(const tt_rpc *rpc, const tt__rpc_peer *peer) {
     return peer->id != rpc->id && !peer->lost &&
@@ -28,8 +119,8 @@ static bool is_of_interest(const tt_rpc *rpc, const tt__rpc_peer *peer) {
 
 static tt_status check_worker(tt_rpc *rpc, int id) { return rpc->network->ops->check(rpc->network, id); }
 
-/* Connect to a worker that holds a reference to a value here, or the other way round, or about which an owner has sent
- * SETTLE, even if there were no calls: only a link shows whether it lives. */
+/* Connect to a worker that holds a reference to a value here, has a value to which a reference is held here, or about
+ * which an owner has sent SETTLE, even if there were no calls: only a link shows whether it lives. */
 static tt_status check_holder(tt_rpc *rpc, const tt__rpc_peer *peer) {
     if (!rpc->network->comes_and_goes || (!peer->holds && !peer->refs && !peer->askers))
         return TT_OK;
@@ -80,7 +171,7 @@ static void tell_of_lost(tt_rpc *rpc) {
         }
 }
 
-/* ---- the thread */
+/* ---- the keeper: its loop ---- */
 
 static void look_closely(tt_rpc *rpc, int64_t now_ms) {
     look_at_workers(rpc);
@@ -119,7 +210,7 @@ static void keeper_sleep(tt_rpc *rpc, int64_t until_ms) {
     pthread_mutex_unlock(&rpc->keeper_lock);
 }
 
-/* Move messages once, as no other thread does, and then wake one that goes on: one that waits for a future, or an idle
+/* Move messages once, as no other thread does. Then wake a thread that goes on: one that waits for a future, or an idle
  * one of the pool. They sleep if they found the keeper moving messages. */
 static void stand_in(tt_rpc *rpc) {
     tt__rpc_patience patience = {0};

@@ -1,14 +1,54 @@
-/* What a pickle's machine leaves behind becomes a tree. A file may say the same list a thousand times inside another,
- * and that one a thousand times in a third: small here, endless for who walks it. So values are counted as a walk meets
- * them. */
+/* The values of the pickle machine, its errors, and the check of its result.
+ *
+ * A file may have the same list a thousand times inside another one, and that one a thousand times in a third: small
+ * here, endless for a walk. So the result is checked to be a tree whose values, counted as a walk meets them, are not
+ * too many for the file. */
+#include "base/error.h"
+#include "base/text/format.h"
 #include "checkpoint/pickle.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-#include "base/error.h"
+tt_status tt__pickle_fail(const tt__pickle *p, tt_status status, const char *format, ...) {
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    tt__vformat(text, sizeof text, format, args);
+    va_end(args);
+    return tt__fail(status, "%s: data.pkl, before byte %zu: %s", p->name, (size_t)(p->at - p->begin), text);
+}
 
-/* Walks meet at most this many values for each byte of the pickle. What is not forged has less than one, but for short
- * tuples that are shared, such as betas. */
+tt_status tt__pickle_values_add(tt__pickle_values *values, tt_value *v) {
+    if (values->count == values->room) {
+        size_t room = values->room ? 2 * values->room : 64;
+        tt_value **item = realloc(values->item, room * sizeof *item);
+        if (!item)
+            return tt__fail(TT_ERR_MEMORY, "no memory for %zu values of a pickle", room);
+        values->item = item;
+        values->room = room;
+    }
+    values->item[values->count++] = v;
+    return TT_OK;
+}
+
+tt_value *tt__pickle_new(tt__pickle *p, int type) {
+    tt_value *v = tt__value_new(type);
+    if (!v || !tt__pickle_values_add(&p->objects, v))
+        return v;
+    tt__value_release(v);
+    return NULL;
+}
+
+tt_status tt__pickle_push(tt__pickle *p, tt_value *v) {
+    return v ? tt__pickle_values_add(&p->stack, v) : tt_last_status();
+}
+
+/* ---- the result ---- */
+
+/* Walks meet at most this many values for each byte of the pickle. A genuine file has less than one, except for
+ * short tuples that are shared, such as betas. */
 enum { VALUES_PER_BYTE = 16 };
 
 static tt_status check_value(tt__pickle *p, tt_value *v, int depth, uint64_t *weight);
@@ -76,7 +116,7 @@ static void hold(tt_value *v) {
     v->has_parent = true;
 }
 
-/* Count what the containers that were seen hold, each container once. Returns whether there were any. */
+/* Count the holders of what the seen containers hold, each container once. */
 static void count_holders(tt__pickle *p) {
     for (size_t i = 0; i < p->objects.count; i++) {
         tt_value *v = p->objects.item[i];

@@ -1,17 +1,85 @@
-/* Read replies, and end the futures of their calls. The lock is not held. */
-#include "base/error.h"
+/* The calls that this worker has made: their table, and reading their replies. */
 #include "rpc/calls/outgoing_call.h"
+
+#include "base/error.h"
 #include "rpc/calls/sending.h"
-#include "rpc/recording.h"
 #include "rpc/references/references.h"
 #include "rpc/threads/waiting.h"
 #include "rpc/values/landing_memory.h"
 #include "rpc/values/packets_memory.h"
-#include "rpc/workers/peers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- the table ----
+ * An id is the index of a place, and above it how often the place was used. */
+
+enum { INDEX_BITS = 20, INDEX_MASK = (1 << INDEX_BITS) - 1, FIRST_OUTS = 64 };
+
+static tt_status outs_room(tt_rpc *rpc) {
+    uint32_t room = rpc->out_room ? 2 * rpc->out_room : FIRST_OUTS;
+    if (rpc->out_free < rpc->out_room)
+        return TT_OK;
+    if (room > INDEX_MASK + 1)
+        return tt__fail(TT_ERR_MEMORY, "%u calls are under way: expected fewer at a time", rpc->out_room);
+    tt__rpc_out **outs = realloc(rpc->outs, room * sizeof(tt__rpc_out *));
+    if (!outs)
+        return tt__fail(TT_ERR_MEMORY, "no memory for %u calls", room);
+    rpc->outs = outs;
+    for (uint32_t i = rpc->out_room; i < room; i++) {
+        if (!(outs[i] = calloc(1, sizeof **outs)))
+            return tt__fail(TT_ERR_MEMORY, "no memory for %u calls", room);
+        outs[i]->id = i;
+        outs[i]->next_free = i + 1;
+        rpc->out_room = i + 1;
+    }
+    return TT_OK;
+}
+
+tt__rpc_out *tt__out_take(tt_rpc *rpc) {
+    if (outs_room(rpc))
+        return NULL;
+    tt__rpc_out *out = rpc->outs[rpc->out_free];
+    uint32_t id = out->id + INDEX_MASK + 1;
+    rpc->out_free = out->next_free;
+    if (!id)
+        id = INDEX_MASK + 1; /* of the first place: no id is 0 */
+    memset(out, 0, sizeof *out);
+    out->id = id;
+    out->used = true;
+    return out;
+}
+
+tt__rpc_out *tt__out_find(const tt_rpc *rpc, uint32_t id, int to) {
+    uint32_t index = id & INDEX_MASK;
+    tt__rpc_out *out = index < rpc->out_room ? rpc->outs[index] : NULL;
+    return out && out->used && out->id == id && out->to == to ? out : NULL;
+}
+
+void tt__out_give_back(tt_rpc *rpc, tt__rpc_out *out) {
+    tt__rpc_peer *peer = tt__rpc_peer_of(rpc, out->to);
+    tt__transfer_forget(rpc, out->to, &out->sends);
+    tt__transfer_end(rpc, &out->sends);
+    tt__transfer_end(rpc, &out->receives);
+    if (peer)
+        peer->calls_out--;
+    rpc->counters.calls--;
+    out->used = false;
+    out->next_free = rpc->out_free;
+    rpc->out_free = out->id & INDEX_MASK;
+    if (rpc->sleepers && rpc->leaving && !rpc->counters.calls && (rpc->waves_asked || rpc->network->comes_and_goes))
+        pthread_cond_broadcast(&rpc->changed);
+}
+
+void tt__out_becomes_due(tt_rpc *rpc, tt__rpc_out *out) {
+    if (out->is_due)
+        return;
+    out->is_due = true;
+    tt__rpc_due_add(rpc, &out->due);
+}
+
+/* ---- replies; the lock is not held */
 
 /* Free what the call has, except its value and its future. */
 static void free_out_parts(tt__rpc_out *out) {
@@ -128,28 +196,6 @@ static tt_status receive_out_parts(tt_rpc *rpc, tt__rpc_out *out, uint32_t from,
     return status;
 }
 
-/* Finish the tensors of the value, after all parts have been received. */
-static tt_status finish_out_value(tt_rpc *rpc, tt__rpc_out *out) {
-    const tt__rpc_tensor_hooks *hooks = tt__rpc_tensor_hooks_of();
-    const tt__rpc_header *header = &out->view.header;
-    for (uint32_t i = 0; out->landings && i < header->parts; i++)
-        if (out->landings[i].tensor)
-            TT__TRY(hooks->made(out->landings[i].tensor, &out->landings[i].form));
-    if (!header->message || !out->tensor_count)
-        return TT_OK;
-    struct tt_tensor **tensors = calloc(out->tensor_count, sizeof *tensors);
-    if (!tensors)
-        return tt__fail(TT_ERR_MEMORY, "no memory for the tensors of a reply");
-    for (uint32_t i = 0; i < out->tensor_count; i++)
-        tensors[i] = *out->tensors[i];
-    tt_status status =
-        hooks->received(rpc, out->to, &(tt__rpc_context){header->context, header->message}, tensors, out->tensor_count);
-    for (uint32_t i = 0; i < out->tensor_count; i++)
-        *out->tensors[i] = tensors[i];
-    free(tensors);
-    return status;
-}
-
 /* Read the value in the packet, or receive it if it is a part. *waits: parts are being received. */
 static tt_status begin_out_value(tt_rpc *rpc, tt__rpc_out *out, bool *waits) {
     const tt__rpc_header *header = &out->view.header;
@@ -237,7 +283,8 @@ void tt__out_run(tt_rpc *rpc, tt__rpc_due *due) {
     if (!status && waits)
         return;
     if (!status)
-        status = finish_out_value(rpc, out);
+        status = tt__decoded_finish(rpc, out->to, &out->view.header, out->landings, out->tensors, out->tensor_count,
+                                    "reply");
     if (status) {
         fail_out(rpc, out);
         return;

@@ -1,3 +1,4 @@
+/* Reading the zip archive of a .pt file. */
 #include "checkpoint/archive.h"
 
 #include <stdlib.h>
@@ -20,7 +21,8 @@ static const char *name_in_folder(const char *name, const char *first) {
     return name + folder + 1;
 }
 
-/* Look at record i. *total: bytes of all so far, none of which may lie over another. */
+/* Add record i to the list. *total: the bytes of all records so far; if they are more than the file has, records
+ * overlap. */
 static tt_status record_look(tt__archive *archive, uint64_t i, const char **first, uint64_t *total, uint64_t size) {
     tt__zip_record stat;
     TT__TRY(tt__zip_look(&archive->zip, i, &stat));
