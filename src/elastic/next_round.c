@@ -1,16 +1,76 @@
-#include "elastic/next_round.h"
+/* What a process tells its launcher between groups, and hears from it. */
+#include "elastic/elastic.h"
 
 #include "base/error.h"
+#include "base/files/fd.h"
 #include "base/machine/clock.h"
+#include "base/process/fork_fds.h"
 #include "base/saved_error.h"
 #include "base/text/plain_text.h"
+#include "comm/record/recovery.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-enum { SLICE_MS = 200 }; /* a wait is made of them, so that a signal is seen that came before it */
+/* ---- the standing record */
+
+static void hang_up_record(tt__standing_record *standing) {
+    tt__fork_fd_forget(standing->socket);
+    if (standing->socket >= 0)
+        close(standing->socket);
+    standing->socket = -1;
+}
+
+tt_status tt__standing_record_open(tt__standing_record *standing, int rank, int world) {
+    const char *job = getenv("TT_JOB_SOCKET");
+    *standing = (tt__standing_record){.memory = -1, .socket = -1};
+    if (!job || !*job)
+        return TT_OK;
+    standing->memory = tt__sealed_memory("tutti-recovery", sizeof(tt__recorder));
+    if (standing->memory < 0)
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make memory that the launcher reads");
+    void *at = mmap(NULL, sizeof(tt__recorder), PROT_READ | PROT_WRITE, MAP_SHARED, standing->memory, 0);
+    if (at == MAP_FAILED)
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't map memory that the launcher reads");
+    standing->recorder = at;
+    tt__recorder_init(standing->recorder, rank, world);
+    tt__recovery_attach(standing->recorder);
+    tt__standing_record_show(standing, rank, world);
+    return TT_OK;
+}
+
+void tt__standing_record_show(tt__standing_record *standing, int rank, int world) {
+    if (!standing->recorder)
+        return;
+    hang_up_record(standing);
+    standing->recorder->rank = rank;
+    standing->recorder->world = world;
+    standing->socket = tt__recorder_publish(standing->recorder, standing->memory, 0);
+    tt__fork_fd_drop(standing->socket);
+    tt__job_packet packet = {0};
+    if (standing->socket >= 0 && !tt__job_send(standing->socket, TT__JOB_AWAITS, &packet, -1))
+        hang_up_record(standing);
+}
+
+void tt__standing_record_close(tt__standing_record *standing) {
+    if (standing->recorder) {
+        tt__recovery_detach(standing->recorder);
+        hang_up_record(standing);
+        munmap(standing->recorder, sizeof *standing->recorder);
+    }
+    if (standing->memory >= 0)
+        close(standing->memory);
+    *standing = (tt__standing_record){.memory = -1, .socket = -1};
+}
+
+/* ---- rounds */
+
+enum { SLICE_MS = 200 }; /* a wait is cut into these: a signal may come just before poll() */
 
 static tt_status fail_round(const tt__job_round *told, const char *what, int got) {
     return tt__fail(TT_ERR_PROTOCOL, "round %d as the launcher tells it: expected %s, got %d", told->number, what, got);
@@ -34,7 +94,7 @@ tt_status tt__round_read(tt__round_news *news, const tt__job_round *told) {
     return TT_OK;
 }
 
-/* Receive a packet, for which there is so much time: 1; 0: none came; -1: the launcher has ended. */
+/* Receive a packet within `ms`. Returns 1; 0: none came; -1: the launcher has ended. */
 static int receive_within(int socket, tt__job_packet *packet, int ms) {
     struct pollfd one = {.fd = socket, .events = POLLIN};
     int attached = -1;
@@ -64,7 +124,7 @@ static tt_status await_round(int socket, tt__job_packet *packet, int round, int6
     }
 }
 
-/* The launcher says that no round follows: the error is the failure for which this rank wanted one. */
+/* Fail when the launcher says that no round follows: with the failure for which this rank wanted one. */
 static tt_status fail_without_round(const tt__job_round *told, const tt__saved_error *cause) {
     char why[sizeof told->reason + 1] = "";
     memcpy(why, told->reason, sizeof told->reason);
