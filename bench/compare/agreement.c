@@ -4,7 +4,7 @@
 #include "base/machine/clock.h"
 #include "base/text/format.h"
 #include "base/text/parse.h"
-#include "cli/bench/bench_calls.h"
+#include "cli/bench/bench.h"
 #include "comm/record/recorder.h"
 #include "comm/record/signature.h"
 #include "compare/compare.h"

@@ -8,8 +8,7 @@
 #include "base/machine/clock.h"
 #include "base/text/format.h"
 #include "base/text/parse.h"
-#include "cli/bench/bench_calls.h"
-#include "cli/bench/bench_ranks.h"
+#include "cli/bench/bench.h"
 #include "compare/compare.h"
 
 #include <tutti/tutti.h>

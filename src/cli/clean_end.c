@@ -1,4 +1,4 @@
-#include "cli/clean_end.h"
+#include "cli/cli.h"
 
 #include "base/files/atomic_file.h"
 #include "base/files/planted.h"

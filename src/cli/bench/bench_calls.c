@@ -1,5 +1,5 @@
 /* The operations of `tutti bench`, each as one call on prepared buffers, and their times. */
-#include "cli/bench/bench_calls.h"
+#include "cli/bench/bench.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"

@@ -1,4 +1,4 @@
-#include "cli/bench/bench_models.h"
+#include "cli/bench/bench.h"
 
 #include <string.h>
 

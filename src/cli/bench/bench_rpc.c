@@ -4,10 +4,6 @@
 #include "base/text/format.h"
 #include "base/text/parse.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/bench_calls.h"
-#include "cli/bench/bench_flags.h"
-#include "cli/bench/bench_ranks.h"
-#include "cli/bench/bench_rpc_workers.h"
 #include "cli/cli.h"
 
 #include <tutti/rpc_training.h>
@@ -345,5 +341,5 @@ static int bench_rpc_main(int argc, char **argv) {
         return code;
     if (s.workers)
         return tt__bench_rpc_workers((int)s.workers, s.flags.iterations);
-    return tt__bench_is_member() ? run_rpc_rank(&s) : tt__bench_spawn((int)s.flags.world, argc, argv);
+    return tt__bench_is_member() ? run_rpc_rank(&s) : tt__spawn_ranks((int)s.flags.world, "bench", argc, argv);
 }

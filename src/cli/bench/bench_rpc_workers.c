@@ -2,7 +2,7 @@
  * descriptors and threads of the one that is called, and how many calls a second it serves.
  *
  * All processes are forked before this one has threads. Then it serves the store, and tells them its port. */
-#include "cli/bench/bench_rpc_workers.h"
+#include "cli/bench/bench.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"

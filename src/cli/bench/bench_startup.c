@@ -4,7 +4,6 @@
 #include "base/text/format.h"
 #include "base/text/parse.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"
 
 #include <tutti/comm.h>

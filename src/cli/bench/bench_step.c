@@ -11,9 +11,6 @@
 #include "base/text/format.h"
 #include "base/text/parse.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/bench_calls.h"
-#include "cli/bench/bench_models.h"
-#include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"
 #include "tensor/core/pool.h"
 #include "tensor/device/device.h"
@@ -308,7 +305,7 @@ static int step_main(int argc, char **argv) {
         return code;
     setenv("OMP_NUM_THREADS", "1", 0);
     if (!tt__bench_is_member())
-        return tt__bench_spawn((int)o.world, argc, argv);
+        return tt__spawn_ranks((int)o.world, "bench", argc, argv);
     trial t = {0};
     tt_status status = trial_init(&t, &o);
     if (!status)

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/text/parse.h"
 #include "checkpoint/entries.h"
-#include "cli/clean_end.h"
+#include "cli/cli.h"
 
 #include <tutti/base.h>
 

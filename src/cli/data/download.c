@@ -1,4 +1,4 @@
-#include "cli/data/download.h"
+#include "cli/data/data.h"
 
 #include "base/error.h"
 #include "base/files/fd.h"

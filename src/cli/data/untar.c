@@ -1,6 +1,6 @@
 /* The layout: for each member a block of 512 bytes (name, 124: size in octal digits, 156: kind), then its bytes, filled
  * up to a multiple of 512. */
-#include "cli/data/untar.h"
+#include "cli/data/data.h"
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"

@@ -1,4 +1,4 @@
-/* tutti doctor: what was recognised of this place, and what is wrong with it. */
+/* tutti doctor: print what is recognised of this place, and what is wrong with it. */
 #include "cli/doctor/doctor.h"
 
 #include "base/text/json.h"
@@ -78,7 +78,7 @@ static void print_findings(const tt__doctor *doctor) {
         printf("%d wrong, %d to think about.\n", wrong, warned);
 }
 
-/* Text of the environment and of files is not always UTF-8, which JSON is. */
+/* JSON is UTF-8; text of the environment and of files may not be. */
 static json_t *json_text(const char *text) {
     json_t *value = json_string(text);
     return value ? value : json_string("(not UTF-8)");
@@ -130,12 +130,9 @@ static int doctor_main(int argc, char **argv) {
         return tt__cli_usage_error("doctor", "--ssh and --hostfile were given: expected one of them");
     tt__doctor_place(&doctor, endpoint);
     tt__doctor_network(&doctor);
-    tt__doctor_limits(&doctor);
-    tt__doctor_ranks(&doctor);
     tt__doctor_machine(&doctor);
     if ((ssh || hostfile) && tt__doctor_hosts(&doctor, ssh, hostfile))
         return tt__cli_usage_error("doctor", "%s", tt_last_error());
-    tt__doctor_cuda(&doctor, tt__doctor_devices(&doctor));
     tt__doctor_parts(&doctor);
     if (json && print_json(&doctor)) {
         tt__cli_error("doctor", "no memory for the JSON");

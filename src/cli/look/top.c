@@ -1,5 +1,4 @@
 /* tutti top: the present calls of a job's ranks, also of those that hang or are dead. */
-#include "cli/look/top.h"
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
@@ -7,6 +6,7 @@
 #include "base/text/parse.h"
 #include "base/text/plain_text.h"
 #include "cli/cli.h"
+#include "cli/look/job_view.h"
 #include "cli/look/process_stacks.h"
 #include "launch/local/terminal.h"
 

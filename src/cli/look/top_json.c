@@ -1,5 +1,5 @@
 #include "base/text/json.h"
-#include "cli/look/top.h"
+#include "cli/look/job_view.h"
 
 #include "base/error.h"
 #include "launch/local/report.h"

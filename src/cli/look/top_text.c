@@ -1,5 +1,5 @@
 #include "base/text/format.h"
-#include "cli/look/top.h"
+#include "cli/look/job_view.h"
 
 #include "base/error.h"
 #include "cli/cli.h"

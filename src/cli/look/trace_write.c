@@ -1,4 +1,4 @@
-#include "cli/look/trace_write.h"
+#include "cli/look/job_view.h"
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"

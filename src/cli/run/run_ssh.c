@@ -1,4 +1,4 @@
-#include "cli/run/run_ssh.h"
+#include "cli/run/run.h"
 
 #include "base/error.h"
 #include "base/text/parse.h"
