@@ -22,11 +22,6 @@ void tt__cli_normalise_flag(char *arg) {
             *c = '-';
 }
 
-void tt__cli_normalise_flags(int argc, char **argv) {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        tt__cli_normalise_flag(argv[i]);
-}
-
 /* ---- errors and notes */
 
 void tt__cli_print(FILE *out, const char *format, ...) {
@@ -318,5 +313,7 @@ int tt__cli_dispatch(const tt__command *command, const char *kind, int argc, cha
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
         return tt__cli_help(command, stdout);
     const tt__command *part = find_part(command, kind, argv[1]);
+    for (int i = 2; part && !part->runs_program && i < argc && strcmp(argv[i], "--") != 0; i++)
+        tt__cli_normalise_flag(argv[i]);
     return part ? part->run(argc - 1, argv + 1) : TT__EXIT_USAGE;
 }

@@ -23,6 +23,12 @@ typedef struct tt__flag {
     const char *offer; /* completion of the value: words, or TT__OFFER_...; NULL: nothing */
 } tt__flag;
 
+/* Rows of a table of flags: a switch, and a flag with a value. The text may be followed by .letter and .offer. */
+#define TT__SWITCH(name_, id_, ...) \
+    { .name = name_, .id = id_, .what = __VA_ARGS__ }
+#define TT__VALUE(name_, id_, value_, ...) \
+    { .name = name_, .id = id_, .value = value_, .what = __VA_ARGS__ }
+
 #define TT__OFFER_FILES "<files>"
 #define TT__OFFER_FOLDERS "<folders>"
 
@@ -71,10 +77,9 @@ void tt__write_shell_word(const char *word, FILE *out);
  * "benchmark". */
 int tt__cli_dispatch(const tt__command *command, const char *kind, int argc, char **argv);
 
-/* Long options may be written with "_" for "-", as torchrun's: rewrite one ("--node_rank=0"), or all before a "--", in
- * place. Values stay as they are. */
+/* Long options may be written with "_" for "-", as torchrun's: rewrite one ("--node_rank=0") in place, but not its
+ * value. tt__cli_dispatch() does so with all before a "--", unless the command runs a program. */
 void tt__cli_normalise_flag(char *arg);
-void tt__cli_normalise_flags(int argc, char **argv);
 
 /* Check the name of a file that `flag` gives, into which `ending` (".svg") is written: it must not end as files of
  * another kind do. TT_ERR_INVALID, and the text says what is written. */

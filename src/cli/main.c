@@ -18,7 +18,7 @@
 
 static const tt__command *const *main_parts(void);
 
-static const tt__flag main_flags[] = {{.name = "version", .id = 'V', .letter = 'V', .what = "print the version"}, {0}};
+static const tt__flag main_flags[] = {TT__SWITCH("version", 'V', "print the version", .letter = 'V'), {0}};
 
 static const tt__command main_command = {
     .name = "",

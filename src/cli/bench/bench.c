@@ -24,27 +24,18 @@ static const tt__flag collective_flags[] = {
     TT__BENCH_FLAG_WORLD,
     TT__BENCH_FLAG_SIZES("bytes, with K, M or G (default 8,1K,16K,64K,256K,1M,4M,16M): of the buffer, or of one block "
                          "where every rank has its own"),
-    {.name = "buffers", .id = 'b', .value = "KIND", .what = "symmetric (default) or plain", .offer = "symmetric plain"},
-    {.name = "dtype",
-     .id = 'd',
-     .value = "TYPE",
-     .what = "f32 (default), f64, f16, bf16, i8, u8, i16, i32, i64 or bool",
-     .offer = "f32 f64 f16 bf16 i8 u8 i16 i32 i64 bool"},
-    {.name = "op",
-     .id = 'o',
-     .value = "OP",
-     .what = "sum (default), avg, product, min, max, band, bor, bxor or premul_sum",
-     .offer = "sum avg product min max band bor bxor premul_sum"},
+    TT__VALUE("buffers", 'b', "KIND", "symmetric (default) or plain", .offer = "symmetric plain"),
+    TT__VALUE("dtype", 'd', "TYPE", "f32 (default), f64, f16, bf16, i8, u8, i16, i32, i64 or bool",
+              .offer = "f32 f64 f16 bf16 i8 u8 i16 i32 i64 bool"),
+    TT__VALUE("op", 'o', "OP", "sum (default), avg, product, min, max, band, bor, bxor or premul_sum",
+              .offer = "sum avg product min max band bor bxor premul_sum"),
     TT__BENCH_FLAG_TRANSPORT,
     TT__BENCH_FLAG_WIRE,
-    {.name = "backend",
-     .id = 'e',
-     .value = "NAME",
-     .what = "native (default), mpi, gloo, or the path of a plug-in",
-     .offer = "native mpi gloo"},
-    {.name = "algorithm", .id = 'g', .value = "NAME", .what = "force this one where it serves"},
-    {.name = "list-algorithms", .id = 'l', .what = "print the algorithms there are"},
-    {.name = "async", .id = 'a', .what = "several calls under way at a time"},
+    TT__VALUE("backend", 'e', "NAME", "native (default), mpi, gloo, or the path of a plug-in",
+              .offer = "native mpi gloo"),
+    TT__VALUE("algorithm", 'g', "NAME", "force this one where it serves"),
+    TT__SWITCH("list-algorithms", 'l', "print the algorithms there are"),
+    TT__SWITCH("async", 'a', "several calls under way at a time"),
     TT__BENCH_FLAG_ITERATIONS,
     TT__BENCH_FLAG_NO_PIN,
     {0}};
@@ -269,7 +260,6 @@ static const tt__command *const *bench_parts(void) {
 }
 
 static int bench_main(int argc, char **argv) {
-    tt__cli_normalise_flags(argc, argv);
     if (argc < 2)
         return tt__cli_usage_error("bench", "expected the name of a benchmark");
     return tt__cli_dispatch(&tt__cmd_bench, "benchmark", argc, argv);

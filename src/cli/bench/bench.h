@@ -97,24 +97,15 @@ typedef struct tt__bench_flags {
 } tt__bench_flags;
 
 /* Their rows in a command's table; the text of --sizes is the command's own. */
-#define TT__BENCH_FLAG_WORLD \
-    { .name = "world", .id = 'w', .value = "N", .what = "ranks to start (default 2)" }
-#define TT__BENCH_FLAG_SIZES(what_) \
-    { .name = "sizes", .id = 's', .value = "LIST", .what = what_ }
+#define TT__BENCH_FLAG_WORLD TT__VALUE("world", 'w', "N", "ranks to start (default 2)")
+#define TT__BENCH_FLAG_SIZES(what_) TT__VALUE("sizes", 's', "LIST", what_)
 #define TT__BENCH_FLAG_TRANSPORT \
-    { .name = "transport", .id = 't', .value = "NAME", .what = "auto (default), shm or tcp", .offer = "auto shm tcp" }
-#define TT__BENCH_FLAG_WIRE                                                                                          \
-    {                                                                                                                \
-        .name = "wire", .id = 'W', .value = "HOW",                                                                   \
-        .what = "of TCP: sealed, plain or tls (TT_WIRE; default on one machine: plain)", .offer = "sealed plain tls" \
-    }
-#define TT__BENCH_FLAG_ITERATIONS \
-    { .name = "iterations", .id = 'i', .value = "N", .what = "calls in a repetition (default by time)" }
-#define TT__BENCH_FLAG_NO_PIN \
-    { .name = "no-pin", .id = 'n', .what = "don't tie each rank to a CPU of its own" }
-
-/* Read "64K" as bytes. Errors name --sizes. Changes `text`. */
-tt_status tt__bench_parse_size(char *text, size_t *bytes);
+    TT__VALUE("transport", 't', "NAME", "auto (default), shm or tcp", .offer = "auto shm tcp")
+#define TT__BENCH_FLAG_WIRE                                                                                \
+    TT__VALUE("wire", 'W', "HOW", "of TCP: sealed, plain or tls (TT_WIRE; default on one machine: plain)", \
+              .offer = "sealed plain tls")
+#define TT__BENCH_FLAG_ITERATIONS TT__VALUE("iterations", 'i', "N", "calls in a repetition (default by time)")
+#define TT__BENCH_FLAG_NO_PIN TT__SWITCH("no-pin", 'n', "don't tie each rank to a CPU of its own")
 
 /* Take flag `c`, one of these. Changes `value`. Errors: TT_ERR_INVALID. */
 tt_status tt__bench_flag_take(int c, char *value, int least_world, tt__bench_flags *flags);

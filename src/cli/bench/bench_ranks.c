@@ -14,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-tt_status tt__bench_parse_size(char *text, size_t *bytes) {
+/* Read "64K" as bytes. Changes `text`. */
+static tt_status parse_bench_size(char *text, size_t *bytes) {
     static const char suffixes[] = "KMG";
     size_t n = strlen(text);
     const char *suffix = n ? strchr(suffixes, text[n - 1]) : NULL;
@@ -34,7 +35,7 @@ static tt_status take_sizes(char *list, tt__bench_flags *flags) {
     for (char *text = strtok_r(list, ",", &rest); text; text = strtok_r(NULL, ",", &rest)) {
         if (flags->size_count == TT__BENCH_SIZES)
             return TT_ERR_INVALID;
-        TT__TRY(tt__bench_parse_size(text, &flags->sizes[flags->size_count]));
+        TT__TRY(parse_bench_size(text, &flags->sizes[flags->size_count]));
         flags->size_count++;
     }
     return flags->size_count ? TT_OK : TT_ERR_INVALID;
@@ -62,15 +63,13 @@ tt_status tt__bench_flag_take(int c, char *value, int least_world, tt__bench_fla
 
 int tt__bench_flags_read(const tt__command *command, int argc, char **argv,
                          tt_status (*take)(int c, char *value, void *settings), void *settings) {
-    char value[1024];
+    char value[4096];
     const char *flag;
     for (int c; (c = tt__cli_next_flag(command, argc, argv, &flag)) != -1;) {
-        if (c == '?')
-            return TT__EXIT_USAGE;
-        if (c == 'h')
-            return TT__EXIT_OK;
-        snprintf(value, sizeof value, "%s", optarg ? optarg : ""); /* argv stays whole: the ranks get it */
-        if (take(c, value, settings))
+        if (c == 'h' || c == '?')
+            return c == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
+        int n = snprintf(value, sizeof value, "%s", optarg ? optarg : ""); /* argv stays whole: the ranks get it */
+        if (n >= (int)sizeof value || take(c, value, settings))
             return tt__cli_usage_error(command->name, "%s: not understood: \"%s\"", flag, optarg);
     }
     return -1;

@@ -52,14 +52,12 @@ static const tt__flag rpc_flags[] = {
     TT__BENCH_FLAG_WORLD,
     TT__BENCH_FLAG_SIZES(
         "bytes of an argument, with K, M or G (default 64,1K,64K,1M,16M); calls without one come first"),
-    {.name = "values", .id = 'v', .value = "KIND", .what = "bytes (default) or tensor", .offer = "bytes tensor"},
+    TT__VALUE("values", 'v', "KIND", "bytes (default) or tensor", .offer = "bytes tensor"),
     TT__BENCH_FLAG_TRANSPORT,
     TT__BENCH_FLAG_WIRE,
     TT__BENCH_FLAG_ITERATIONS,
-    {.name = "workers",
-     .id = 'm',
-     .value = "N",
-     .what = "instead: N processes call one for 3 s, over TCP; what that takes it, and how many calls it serves"},
+    TT__VALUE("workers", 'm', "N",
+              "instead: N processes call one for 3 s, over TCP; what that takes it, and how many calls it serves"),
     TT__BENCH_FLAG_NO_PIN,
     {0}};
 

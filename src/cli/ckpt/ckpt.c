@@ -14,14 +14,12 @@
 
 enum { JSON = 1, MAX_SHARD, WEIGHTS_ONLY };
 
-static const tt__flag json_table[] = {{.name = "json", .id = JSON, .what = "print JSON, one object a line"}, {0}};
+static const tt__flag json_table[] = {TT__SWITCH("json", JSON, "print JSON, one object a line"), {0}};
 
 static const tt__flag convert_table[] = {
-    {.name = "max-shard",
-     .id = MAX_SHARD,
-     .value = "MIB",
-     .what = "of an index: how large its files may be, in MiB (default 4768, which is 5 GB)"},
-    {.name = "weights-only", .id = WEIGHTS_ONLY, .what = "leave out all but the model: optimizer, averages, progress"},
+    TT__VALUE("max-shard", MAX_SHARD, "MIB",
+              "of an index: how large its files may be, in MiB (default 4768, which is 5 GB)"),
+    TT__SWITCH("weights-only", WEIGHTS_ONLY, "leave out all but the model: optimizer, averages, progress"),
     {0}};
 
 static int ckpt_show_main(int argc, char **argv);
@@ -116,7 +114,6 @@ enum { PATHS_MAX = 4096 };
 /* Parse flags and paths, `least` to `most` of them. Returns -1 to go on, else the exit code. */
 static int ckpt_parse(const tt__command *command, flags *f, int argc, char **argv, char **paths, int least, int most) {
     int count = 0;
-    tt__cli_normalise_flags(argc, argv);
     for (char *path; count <= most && (path = tt__cli_take_word(command, &argc, argv));)
         paths[count++] = path;
     for (int id; (id = tt__cli_next_flag(command, argc, argv, NULL)) != -1;) {

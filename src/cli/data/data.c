@@ -23,8 +23,7 @@ static int get_main(int argc, char **argv);
 enum { MIRROR = 1 };
 
 static const tt__flag get_table[] = {
-    {.name = "mirror", .id = MIRROR, .value = "URL", .what = "folder to get the files from, instead of those known"},
-    {0}};
+    TT__VALUE("mirror", MIRROR, "URL", "folder to get the files from, instead of those known"), {0}};
 
 #define NOTES                                                                                                         \
     "A file that is there already stays, if its checksum is right; one that is cut short is gone on with. Each file " \
@@ -179,7 +178,6 @@ static int get_main(int argc, char **argv) {
     const char *mirror = NULL;
     while (strcmp(tt__cli_last_word(set->command->name), argv[0]) != 0)
         set++;
-    tt__cli_normalise_flags(argc, argv);
     const char *dir = tt__cli_take_word(set->command, &argc, argv);
     for (int id; (id = tt__cli_next_flag(set->command, argc, argv, NULL)) != -1;) {
         if (id == 'h' || id == '?')
@@ -298,16 +296,15 @@ static int show_file(const show_flags *f) {
 enum { TRAIN = 1, TEST, SEED, GZ, COUNT, START };
 
 static const tt__flag digits_table[] = {
-    {.name = "train", .id = TRAIN, .value = "N", .what = "training examples (default 60000)"},
-    {.name = "test", .id = TEST, .value = "N", .what = "test examples, others than those (default 10000)"},
-    {.name = "seed", .id = SEED, .value = "S", .what = "another seed, other digits (default 0)"},
-    {.name = "gz", .id = GZ, .what = "compress: train-images-idx3-ubyte.gz and so on"},
+    TT__VALUE("train", TRAIN, "N", "training examples (default 60000)"),
+    TT__VALUE("test", TEST, "N", "test examples, others than those (default 10000)"),
+    TT__VALUE("seed", SEED, "S", "another seed, other digits (default 0)"),
+    TT__SWITCH("gz", GZ, "compress: train-images-idx3-ubyte.gz and so on"),
     {0}};
 
-static const tt__flag show_table[] = {
-    {.name = "count", .id = COUNT, .letter = 'n', .value = "N", .what = "how many examples (default 2)"},
-    {.name = "start", .id = START, .value = "I", .what = "from which on, counted from 0 (default 0)"},
-    {0}};
+static const tt__flag show_table[] = {TT__VALUE("count", COUNT, "N", "how many examples (default 2)", .letter = 'n'),
+                                      TT__VALUE("start", START, "I", "from which on, counted from 0 (default 0)"),
+                                      {0}};
 
 static int digits_main(int argc, char **argv);
 static int show_main(int argc, char **argv);
@@ -388,7 +385,6 @@ static tt_status set_flag(flags *f, int flag, const char *value) {
 
 /* Parse the flags. Returns -1 to go on, else the exit code. `*path` is the one argument that is no flag. */
 static int data_parse(const tt__command *command, flags *f, int argc, char **argv, const char **path) {
-    tt__cli_normalise_flags(argc, argv);
     *path = tt__cli_take_word(command, &argc, argv);
     for (int id; (id = tt__cli_next_flag(command, argc, argv, NULL)) != -1;) {
         if (id == 'h' || id == '?')

@@ -11,17 +11,13 @@
 enum { JSON = 1, ENDPOINT, SSH, HOSTFILE, ROOT };
 
 static const tt__flag doctor_flags[] = {
-    {.name = "rdzv-endpoint",
-     .id = ENDPOINT,
-     .value = "HOST:PORT",
-     .what = "try this store, too: what `tutti run --rdzv-endpoint` is to be given on this node"},
-    {.name = "ssh",
-     .id = SSH,
-     .value = "HOSTS",
-     .what = "look at these hosts as well, as `tutti run --ssh` takes them: is this command there, is their clock this "
-             "one's?"},
-    {.name = "hostfile", .id = HOSTFILE, .value = "FILE", .what = "the same for the hosts of a file, one a line"},
-    {.name = "json", .id = JSON, .what = "print JSON"},
+    TT__VALUE("rdzv-endpoint", ENDPOINT, "HOST:PORT",
+              "try this store, too: what `tutti run --rdzv-endpoint` is to be given on this node"),
+    TT__VALUE("ssh", SSH, "HOSTS",
+              "look at these hosts as well, as `tutti run --ssh` takes them: is this command there, is their clock "
+              "this one's?"),
+    TT__VALUE("hostfile", HOSTFILE, "FILE", "the same for the hosts of a file, one a line"),
+    TT__SWITCH("json", JSON, "print JSON"),
     {.name = "root", .id = ROOT, .value = "FOLDER"}, /* for tests: stands before /proc, /sys and /dev */
     {0}};
 
@@ -109,12 +105,9 @@ static int doctor_main(int argc, char **argv) {
     const char *endpoint = NULL, *ssh = NULL, *hostfile = NULL;
     bool json = false;
     doctor = (tt__doctor){.root = "", .environment = &tt__own_environment};
-    tt__cli_normalise_flags(argc, argv);
     for (int c; (c = tt__cli_next_flag(&tt__cmd_doctor, argc, argv, NULL)) != -1;) {
-        if (c == '?')
-            return TT__EXIT_USAGE;
-        if (c == 'h')
-            return TT__EXIT_OK;
+        if (c == 'h' || c == '?')
+            return c == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
         if (c == JSON)
             json = true;
         else if (c == ENDPOINT)

@@ -99,7 +99,7 @@ const char *tt__view_device_name(const tt__view_call *call, char text[TT__DEVICE
 /* job_view_process.c: add the ranks whose memory process `pid` maps. Errors: TT_ERR_NOT_FOUND, TT_ERR_MEMORY. */
 tt_status tt__view_process(tt__snapshot *snapshot, pid_t pid);
 
-/* ---- job_view_meetings.c: stragglers */
+/* ---- job_view_sums.c: stragglers, rates, the progress of training */
 
 /* Calls of one group that all its ranks have in their recorders. */
 typedef struct tt__view_group {
@@ -139,6 +139,28 @@ typedef struct tt__view_rates {
 } tt__view_rates;
 
 tt__view_rates tt__view_rates_of(const tt__view_rank *rank);
+
+/* The progress of a job's training, from what its ranks publish. Zeroed: no rank. */
+typedef struct tt__training {
+    int ranks;            /* that publish progress */
+    tt__progress slowest; /* the rank of them that is least far */
+    double loss;          /* the sum of those that are known */
+    int losses;           /* how many these are */
+    double samples_per_s; /* of all */
+} tt__training;
+
+/* Add a rank; `rate`: its samples a second. */
+void tt__training_add(tt__training *training, const tt__progress *progress, double rate);
+
+/* "epoch 2/5, step 3/10, loss 0.25, 12.3k samples/s", as far as it is known: the slowest one's step, the mean loss.
+ * ranks > 0. Returns `text`. */
+const char *tt__training_text(const tt__training *training, char *text, size_t size);
+
+/* "3/10", or "3" where `all` is 0. Returns `text`. */
+const char *tt__training_part(int64_t number, int64_t all, char *text, size_t size);
+
+/* "950", "12.3k", "4.5M". Returns `text`. */
+const char *tt__short_number(double x, char *text, size_t size);
 
 /* ---- views as text (top_text.c), JSON (top_json.c) and traces (trace_write.c) */
 

@@ -30,17 +30,14 @@ typedef struct flags {
 } flags;
 
 static const tt__flag top_flags[] = {
-    {.name = "pid",
-     .id = 'p',
-     .value = "PID",
-     .what = "a process that \"tutti run\" did not start, and all ranks that it shares memory with"},
-    {.name = "interval", .id = 'i', .value = "SECONDS", .what = "from one look to the next (default 1)"},
-    {.name = "once", .id = 'o', .what = "look once"},
-    {.name = "stacks",
-     .id = 's',
-     .what = "where in the program each thread of each rank of this host is: its stack, innermost call first; looks "
-             "once"},
-    {.name = "json", .id = 'j', .what = "one line of JSON for each look"},
+    TT__VALUE("pid", 'p', "PID",
+              "a process that \"tutti run\" did not start, and all ranks that it shares memory with"),
+    TT__VALUE("interval", 'i', "SECONDS", "from one look to the next (default 1)"),
+    TT__SWITCH("once", 'o', "look once"),
+    TT__SWITCH(
+        "stacks", 's',
+        "where in the program each thread of each rank of this host is: its stack, innermost call first; looks once"),
+    TT__SWITCH("json", 'j', "one line of JSON for each look"),
     {0}};
 
 static int top_main(int argc, char **argv);
@@ -321,13 +318,10 @@ static int top_main(int argc, char **argv) {
     flags f = {.interval_ms = 1000};
     tt__view_source source;
     int letter;
-    tt__cli_normalise_flags(argc, argv);
     f.job = tt__cli_take_word(&tt__cmd_top, &argc, argv);
     while ((letter = tt__cli_next_flag(&tt__cmd_top, argc, argv, NULL)) != -1) {
-        if (letter == 'h')
-            return TT__EXIT_OK;
-        if (letter == '?')
-            return TT__EXIT_USAGE;
+        if (letter == 'h' || letter == '?')
+            return letter == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
         if (take_top_flag(&f, letter))
             return tt__cli_usage_error("top", "%s", tt_last_error());
     }

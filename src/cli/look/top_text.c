@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
-#include "cli/look/training.h"
 #include "launch/local/report.h"
 #include "launch/local/terminal.h"
 

@@ -6,7 +6,7 @@
 #include "base/text/parse.h"
 #include "cli/cli.h"
 #include "cli/look/job_view.h"
-#include "cli/plot/svg.h"
+#include "cli/plot/plot.h"
 
 #include <tutti/base.h>
 
@@ -195,22 +195,14 @@ static tt_status trace_draw_pipeline(const char *path, const char *picture) {
 }
 
 static const tt__flag trace_flags[] = {
-    {.name = "output",
-     .id = 'o',
-     .letter = 'o',
-     .value = "FILE",
-     .what = "where to (default trace.json; of --pipeline a picture as SVG, default: a drawing in letters on "
-             "stdout)",
-     .offer = TT__OFFER_FILES},
-    {.name = "pid",
-     .id = 'p',
-     .value = "PID",
-     .what = "a process that \"tutti run\" did not start, and all ranks that it shares memory with"},
-    {.name = "pipeline",
-     .id = 'l',
-     .value = "FILE",
-     .what = "draw the pipeline's step in a file that tt_pipeline_write_trace() wrote, with its idle share",
-     .offer = TT__OFFER_FILES},
+    TT__VALUE("output", 'o', "FILE",
+              "where to (default trace.json; of --pipeline a picture as SVG, default: a drawing in letters on stdout)",
+              .letter = 'o', .offer = TT__OFFER_FILES),
+    TT__VALUE("pid", 'p', "PID",
+              "a process that \"tutti run\" did not start, and all ranks that it shares memory with"),
+    TT__VALUE("pipeline", 'l', "FILE",
+              "draw the pipeline's step in a file that tt_pipeline_write_trace() wrote, with its idle share",
+              .offer = TT__OFFER_FILES),
     {0}};
 
 static int trace_main(int argc, char **argv);
@@ -247,13 +239,10 @@ static int trace_main(int argc, char **argv) {
     const char *path = NULL, *pipeline = NULL;
     int64_t pid = 0;
     int letter;
-    tt__cli_normalise_flags(argc, argv);
     const char *job = tt__cli_take_word(&tt__cmd_trace, &argc, argv);
     while ((letter = tt__cli_next_flag(&tt__cmd_trace, argc, argv, NULL)) != -1) {
-        if (letter == 'h')
-            return TT__EXIT_OK;
-        if (letter == '?')
-            return TT__EXIT_USAGE;
+        if (letter == 'h' || letter == '?')
+            return letter == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
         if (letter == 'o')
             path = optarg;
         else if (letter == 'l')

@@ -1,4 +1,4 @@
-#include "cli/plot/svg.h"
+#include "cli/plot/plot.h"
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"

@@ -11,7 +11,6 @@
 #include "cli/cli.h"
 #include "cli/look/job_view.h"
 #include "cli/look/process_stacks.h"
-#include "cli/look/training.h"
 #include "comm/rankset.h"
 #include "launch/local/terminal.h"
 
