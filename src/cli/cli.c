@@ -36,7 +36,7 @@ void tt__cli_print(FILE *out, const char *format, ...) {
     free(text);
 }
 
-/* `text` quotes what was typed, and what stands in files: it becomes plain. */
+/* `text` quotes what was typed and what files hold: it becomes plain. */
 static void print_message(tt__colour colour, const char *command, char *text) {
     tt__make_plain(text);
     int used = (int)(strlen(tt__cli_program) + strlen(" : ") + strlen(command) - !*command);

@@ -93,7 +93,7 @@ static int tutti_main(int argc, char **argv) {
     return tt__cli_dispatch(&main_command, "command", argc, argv);
 }
 
-/* ---- where `ulimit -s` leaves too little ---- */
+/* ---- if `ulimit -s` is too small */
 
 enum { STACK = 1 << 20 };
 
@@ -106,7 +106,7 @@ static struct {
 
 static void main_elsewhere(void) { elsewhere.code = tutti_main(elsewhere.argc, elsewhere.argv); }
 
-/* Run on a stack of our own: the limit may be one that can't be raised, and is the workers', too. */
+/* Run on a stack of our own: the limit is the workers', too, and may be one that can't be raised. */
 static int main_on_large_stack(int argc, char **argv) {
     ucontext_t there;
     void *memory = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);

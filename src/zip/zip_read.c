@@ -9,6 +9,36 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
+#include <zip.h>
+
+/* ---- libzip */
+
+/* The functions that are used. Types and constants come from its header. */
+#define TT__ZIP_FUNCTIONS(X)    \
+    X(zip_discard)              \
+    X(zip_error_code_zip)       \
+    X(zip_error_fini)           \
+    X(zip_error_init)           \
+    X(zip_error_set)            \
+    X(zip_error_strerror)       \
+    X(zip_fclose)               \
+    X(zip_file_get_error)       \
+    X(zip_fopen_index)          \
+    X(zip_fread)                \
+    X(zip_get_error)            \
+    X(zip_get_num_entries)      \
+    X(zip_open_from_source)     \
+    X(zip_source_buffer_create) \
+    X(zip_source_filep_create)  \
+    X(zip_source_free)          \
+    X(zip_stat_index)           \
+    X(zip_stat_init)
+
+struct tt__zip {
+#define TT__ZIP_FIELD(name) __typeof__(name) *name;
+    TT__ZIP_FUNCTIONS(TT__ZIP_FIELD)
+#undef TT__ZIP_FIELD
+};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static tt__zip functions;
@@ -34,7 +64,7 @@ const tt__zip *tt__zip_get(void) {
     return &functions;
 }
 
-/* ---- archives ---- */
+/* ---- archives */
 
 static tt_status status_of_zip(int code) {
     return code == ZIP_ER_MEMORY                        ? TT_ERR_MEMORY
@@ -117,7 +147,7 @@ tt_status tt__zip_look(const tt__zip_reader *reader, uint64_t index, tt__zip_rec
     return TT_OK;
 }
 
-/* ---- records ---- */
+/* ---- records */
 
 static tt_status fail_record(const tt__zip_stream *stream) {
     const tt__zip_reader *r = stream->reader;

@@ -1,41 +1,13 @@
-/* Reading zip archives by libzip, which checks checksums and what the two headers of a record say of it. Files are
- * taken for hostile: nothing that a header claims is believed before the bytes are there. */
+/* Reading zip archives by libzip, which compares checksums and the two headers of each record. Files may be hostile:
+ * nothing that a header claims is believed before the bytes are there. */
 #ifndef TT_ZIP_ZIP_READ_H
 #define TT_ZIP_ZIP_READ_H
 
 #include <tutti/base.h>
 
-#include <zip.h>
-
-/* ---- libzip, loaded by the first archive that is read: it brings libraries of its own, for which a process without
- * archives need not wait ---- */
-
-/* The functions that are used. Types and constants come from its header. */
-#define TT__ZIP_FUNCTIONS(X)    \
-    X(zip_discard)              \
-    X(zip_error_code_zip)       \
-    X(zip_error_fini)           \
-    X(zip_error_init)           \
-    X(zip_error_set)            \
-    X(zip_error_strerror)       \
-    X(zip_fclose)               \
-    X(zip_file_get_error)       \
-    X(zip_fopen_index)          \
-    X(zip_fread)                \
-    X(zip_get_error)            \
-    X(zip_get_num_entries)      \
-    X(zip_open_from_source)     \
-    X(zip_source_buffer_create) \
-    X(zip_source_filep_create)  \
-    X(zip_source_free)          \
-    X(zip_stat_index)           \
-    X(zip_stat_init)
-
-typedef struct tt__zip {
-#define TT__ZIP_FIELD(name) __typeof__(name) *name;
-    TT__ZIP_FUNCTIONS(TT__ZIP_FIELD)
-#undef TT__ZIP_FIELD
-} tt__zip;
+/* libzip, loaded by the first archive that is read: it brings libraries of its own, for which a process without
+ * archives need not wait. */
+typedef struct tt__zip tt__zip;
 
 /* Return its functions; NULL and TT_ERR_UNSUPPORTED where there is no libzip. Cheap once it is loaded. Thread-safe. */
 const tt__zip *tt__zip_get(void);
@@ -45,7 +17,7 @@ const tt__zip *tt__zip_get(void);
 typedef struct tt__zip_reader {
     const char *name; /* for errors; borrowed */
     const tt__zip *lib;
-    zip_t *zip;
+    struct zip *zip;
     uint64_t count; /* of records */
 } tt__zip_reader;
 
@@ -69,7 +41,7 @@ tt_status tt__zip_look(const tt__zip_reader *reader, uint64_t index, tt__zip_rec
 typedef struct tt__zip_stream {
     const tt__zip_reader *reader;
     const char *record; /* its name, for errors; borrowed */
-    zip_file_t *file;
+    struct zip_file *file;
 } tt__zip_stream;
 
 /* After success tt__zip_stream_close() must follow. */

@@ -26,7 +26,7 @@ typedef enum what {
 typedef struct cell {
     what what;
     size_t bytes;
-    int64_t calls, messages; /* how many calls, and send-and-recv pairs, a repetition has; 0: not chosen yet */
+    int64_t calls, messages; /* how many calls, and pairs of send and recv, make a repetition; 0: not chosen yet */
     double call_us[TT__BENCH_REPETITIONS], message_us[TT__BENCH_REPETITIONS]; /* the mean time of one */
 } cell;
 
@@ -151,7 +151,7 @@ static tt_status repeat_messages(rpc_bench *b, const cell *c, int64_t n) {
     return status;
 }
 
-/* The same, after telling the other rank how many. */
+/* Tell the other rank how many messages follow, and exchange them. */
 static tt_status lead_messages(rpc_bench *b, const cell *c, int64_t n) {
     TT__TRY(tt_send(b->group, &n, 1, TT_I64, b->peer));
     return repeat_messages(b, c, n);
@@ -167,7 +167,7 @@ static tt_status time_of(rpc_bench *b, const cell *c, tt_status (*repeat)(rpc_be
     return TT_OK;
 }
 
-/* Choose how many take about REPETITION_NS. Warms up, too. */
+/* Choose how many take about REPETITION_NS. This also warms up. */
 static tt_status choose_count(rpc_bench *b, const cell *c, tt_status (*repeat)(rpc_bench *b, const cell *c, int64_t n),
                               int64_t *n) {
     int64_t ns = 0, calls = WARM_CALLS, want = b->settings->flags.iterations;

@@ -1,5 +1,4 @@
-/* tutti bench startup: a whole job, as the user waits for it: launcher, store, ranks that join, one all_reduce, the end
- * of all. */
+/* tutti bench startup: how long a whole job takes: launcher, store, ranks that join, one all_reduce, the end of all. */
 #include "base/machine/clock.h"
 #include "base/text/format.h"
 #include "base/text/parse.h"
@@ -49,7 +48,7 @@ out:
     return rc;
 }
 
-/* Run one job; 0, or an exit code. */
+/* Run one job. Returns 0, or an exit code. */
 static int start_and_wait(char **argv, double *took_ms) {
     pid_t pid;
     int status = 0;

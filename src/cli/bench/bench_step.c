@@ -157,7 +157,7 @@ static int step_parse(options *o, int argc, char **argv) {
     return check_step_flags(o, model);
 }
 
-/* x on the device; x itself goes, unless it is there. */
+/* Move x to the device, and free the original. */
 static tt_tensor *moved(tt_tensor *x, const tt_device *device) {
     tt_tensor *there = tt_to_device(x, device);
     if (there != x)
@@ -165,7 +165,7 @@ static tt_tensor *moved(tt_tensor *x, const tt_device *device) {
     return there;
 }
 
-/* "cuda" is another GPU on each rank of a host. */
+/* "cuda" means another GPU for each rank of a host. */
 static tt_status choose_device(options *o) {
     o->device = !strcmp(o->where, "cuda") ? TT_CUDA(tt_get_node_local_rank(0)) : tt_device_get(o->where);
     return o->device ? TT_OK : tt_last_status();
@@ -240,7 +240,7 @@ static tt_status run_steps(trial *t, int64_t steps) {
     return TT_OK;
 }
 
-/* Steps that aren't timed, before the first block. */
+/* Capture the graph, if one is wanted, and take steps that are not timed. */
 static tt_status warm_up(trial *t, const options *o) {
     TT_AUTO_SCOPE;
     const int64_t steps = o->steps / 10 > 3 ? o->steps / 10 : 3;

@@ -61,7 +61,7 @@ const tt__command tt__cmd_tune = {
 
 /* ---- from times to rules ---- */
 
-/* Noise: a winner must be faster than the one before by more than this. */
+/* Against noise: a winner must take less than this part of the time of the winner before. */
 static const double hardly = 0.95;
 
 static int fastest_algorithm(const tune_times *times, int size, int before) {
@@ -82,13 +82,13 @@ static void put_rule(tt__bytes *text, const tune_times *times, int algorithm, si
     tt__bytes_put(text, line, (size_t)n);
 }
 
-/* Add the rules for one operation: the fastest algorithm up to each size. An algorithm with an order of its own never
- * wins, nor does one that is hardly faster than the winner at the size before. */
+/* Add the rules for one operation: the fastest algorithm up to each size. Algorithms with a summation order of their
+ * own never win, nor do those that are hardly faster than the winner at the size before. */
 static void put_rules(tt__bytes *text, const tune_times *times) {
     int before = -1;
     for (int size = 0; size < times->sizes; size++) {
         int now = fastest_algorithm(times, size, before);
-        if (before >= 0 && now != before) /* between the two sizes: where sizes grow fourfold, their geometric mean */
+        if (before >= 0 && now != before) /* between the two sizes: their geometric mean if sizes grow fourfold */
             put_rule(text, times, before, times->bytes[size - 1] + (times->bytes[size] - times->bytes[size - 1]) / 3);
         before = now;
     }
@@ -108,7 +108,7 @@ static bool is_replaced(const char *line, const bool ops[TT_OPS], int ranks, int
     return false;
 }
 
-/* Add the lines of `previous` but comments, and rules for one of `ops` with the same ranks and hosts. */
+/* Add the lines of `previous`, without comments and without rules for one of `ops` with the same ranks and hosts. */
 static void put_previous_rules(tt__bytes *text, const char *previous, const bool ops[TT_OPS], int ranks, int hosts) {
     while (*previous) {
         char line[256];

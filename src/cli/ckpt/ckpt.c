@@ -135,7 +135,7 @@ static int ckpt_parse(const tt__command *command, flags *f, int argc, char **arg
 
 /* ---- convert: from any format to the one that the name of the new file says ---- */
 
-/* Say what safetensors has no place for. */
+/* Tell what safetensors can't hold. */
 static void note_left_out(const tt__ckpt_file *file) {
     size_t others = 0;
     const char *first = NULL;
@@ -151,7 +151,7 @@ static void note_left_out(const tt__ckpt_file *file) {
 
 /* ---- the weights alone ---- */
 
-/* Where PyTorch's programs keep the model in a training checkpoint. */
+/* Find the model in a training checkpoint, where PyTorch's programs keep it. */
 static const tt_value *model_of(const tt_value *root) {
     static const char *const keys[] = {"model", "state_dict", "model_state_dict"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -162,7 +162,7 @@ static const tt_value *model_of(const tt_value *root) {
     return root;
 }
 
-/* Do all names begin with what DDP puts before them? */
+/* Do all names begin with "module.", which DDP puts before them? */
 static bool are_wrapped(const tt__entries *e) {
     for (size_t i = 0; i < e->count; i++)
         if (strncmp(e->names[i], "module.", strlen("module.")) != 0)

@@ -1,3 +1,4 @@
+/* Adding findings. */
 #include "base/text/format.h"
 #include "base/text/plain_text.h"
 #include "cli/doctor/doctor.h"

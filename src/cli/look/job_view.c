@@ -1,3 +1,4 @@
+/* Making a view: which job is meant, and its ranks' recorders on one clock. */
 #include "cli/look/job_view.h"
 
 #include "base/error.h"
@@ -102,7 +103,7 @@ static void find_current(tt__view_rank *rank) {
         rank->current = &rank->calls[rank->n - 1];
 }
 
-/* Read all calls. A number may be taken and not used yet, so a gap is not the end. */
+/* Read all calls. A number may have been taken and not used yet: a gap is not the end. */
 static void read_calls(tt__view_rank *rank, const clock_of *clock) {
     uint32_t last = atomic_load_explicit(&rank->recorder->calls, memory_order_acquire);
     for (uint32_t back = TT__RECORDS; back-- > 0;) {
@@ -162,7 +163,7 @@ static void view_progress(tt__view_rank *rank, int64_t add_ns) {
     rank->samples_per_s = tt__progress_rate(&rank->progress, rank->now_ns - add_ns);
 }
 
-/* A recorder stands where a cache line begins, unless somebody says something else. */
+/* Copy and check a recorder. Ours begin at a cache line: others are not read. */
 static tt_status view_take_recorder(tt__view_rank *rank, const void *theirs) {
     if ((uintptr_t)theirs % _Alignof(tt__recorder))
         return TT_OK;
@@ -298,7 +299,7 @@ static tt_status fail_choice(const char *job, const tt__job_heard *heard, int n)
     return tt__fail(TT_ERR_NOT_FOUND, "which job? Give the number in front, or the run id:%s", list);
 }
 
-/* The number of a launcher is known without asking it: then those that don't answer cost no time. */
+/* A launcher's number is known without asking it: given a number, launchers that don't answer cost no time. */
 static tt_status choose_job(tt__view_source *source, const char *job, tt__job_heard *heard, int n) {
     const tt__job_heard *found = job ? with_pid(heard, n, job) : NULL;
     int matches = found != NULL;

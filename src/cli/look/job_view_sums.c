@@ -39,7 +39,7 @@ static int64_t meeting_median(int64_t *ns, int n) {
     return ns[n / 2];
 }
 
-/* Make a meeting of these `n` entries. begins: (view->n) scratch. */
+/* Fill in the meeting of these `n` entries. begins (view->n): scratch. */
 static void meeting_fill(tt__view_meeting *meeting, const tt__view *view, const entry *entries, int n,
                          int64_t *begins) {
     meeting->group = entries->call->record.group;
@@ -131,7 +131,7 @@ static int size_of(const tt__view *view, uint32_t id, const char **ranks) {
     return 0;
 }
 
-/* Can no rank complete it before all have begun? */
+/* Does the operation end on no rank before all ranks have begun it? */
 static bool needs_all(uint8_t op) {
     return op == TT_OP_BARRIER || op == TT_OP_ALL_REDUCE || op == TT_OP_REDUCE_SCATTER || op == TT_OP_ALL_GATHER ||
            op == TT_OP_ALL_GATHER_V || op == TT_OP_ALL_TO_ALL || op == TT_OP_ALL_TO_ALL_V ||
@@ -210,7 +210,7 @@ tt_status tt__view_groups(const tt__view *view, tt__view_group **groups, int *n)
 
 static const int64_t SECOND_NS = 1000000000;
 
-/* Add the part of a slice that lies after `*until`, up to where time is counted: asynchronous calls overlap. */
+/* Add the part of a slice after `*until`, up to which time is counted already: asynchronous calls overlap. */
 static void count_busy(int64_t *busy, int64_t *until, int64_t begin, int64_t end) {
     begin = begin > *until ? begin : *until;
     if (end <= begin)

@@ -125,7 +125,7 @@ static int screen_rows(void) {
     return window.ws_row > 1 ? window.ws_row : 2;
 }
 
-/* Show the lines of `text`, which is as wide as the window and, unless that was made smaller meanwhile, as high. */
+/* Show the lines of `text`, which is made for the window, unless that became smaller meanwhile. */
 static void screen_show(const char *text) {
     int lines = 0, rows = screen_rows();
     for (const char *c = text; *c; c++)
@@ -162,18 +162,17 @@ static bool screen_wait(int64_t ms) {
 
 /* ---- stacks */
 
-/* Stacks are read by a child, one for each rank: what a debugger would do, reading tables that the other process's
- * files contain, may take long or go wrong, and a process whose tracer ends goes on. */
+/* Each rank's stacks are read by a child: see process_stacks.h. */
 enum { STACK_PATIENCE_MS = 10000, MAX_FRAMES = 256, MAX_TEXT = 1 << 20 };
 
-/* Become the child that describes `pid`. */
+/* In the child: write the stacks of `pid` to `to`. */
 static void stacks_child(const tt__dwfl *lib, pid_t pid, int to) {
     FILE *out = fdopen(to, "w");
     bool seen = out && tt__process_stacks(lib, pid, &(tt__stacks_wanted){.frames = MAX_FRAMES}, out);
     _exit(out && fclose(out) == 0 && seen ? 0 : 1);
 }
 
-/* Read what the child writes until it ends its output; false: it takes too long. */
+/* Read what the child writes until it ends its output. False: it took too long. */
 static bool read_stacks(int from, char *text, int64_t patience_ms) {
     int64_t deadline = tt__deadline_ms(patience_ms);
     size_t size = 0;
@@ -225,10 +224,10 @@ static tt_status write_rank_stacks(const tt__dwfl *lib, pid_t pid, int64_t patie
     return TT_OK;
 }
 
-/* Write the stack of each thread of each rank of this host, innermost call first. Processes are stopped while they are
- * looked at, and go on (those that were stopped stay so), whatever becomes of this one. What can't be seen of a rank is
- * said in its place: it has ended, is another user's, runs on another host. Waits at most `patience_ms` for a rank.
- * *seen: how many were. Errors: TT_ERR_UNSUPPORTED there is no libdw; TT_ERR_SYSTEM no process or pipe. */
+/* Write the stack of each thread of each rank of this host, innermost call first. Processes are stopped meanwhile, and
+ * go on even if this one ends (those that were stopped stay so). Ranks that can't be seen get the reason in their
+ * place. Waits at most `patience_ms` for a rank. *seen := how many were seen. Errors: TT_ERR_UNSUPPORTED there is no
+ * libdw; TT_ERR_SYSTEM no process or pipe. */
 static tt_status write_stacks(const tt__view *view, int64_t patience_ms, FILE *out, int *seen) {
     const tt__job_info *job = &view->snapshot.info;
     const tt__dwfl *lib = tt__dwfl_get();

@@ -1,3 +1,4 @@
+/* A view as one line of JSON. */
 #include "base/text/json.h"
 #include "cli/look/job_view.h"
 

@@ -1,3 +1,4 @@
+/* A view as a page of text, cut where a screen has few rows. */
 #include "base/text/format.h"
 #include "cli/look/job_view.h"
 
@@ -77,8 +78,8 @@ const char *tt__top_doing_text(const tt__view_rank *rank, char *text, size_t siz
 
 enum { DOING_MIN = 48, DOING_INDENT = 6, PROGRESS_COLUMNS = 43, LINE_SIZE = 2048, LEFT_SIZE = 256 };
 
-/* How much a page of few rows leaves out. DENSE: empty lines, and what of title and training needs a second line; CUT:
- * second lines of anything; SOME: the heading, and ranks that don't fit, those in trouble last. */
+/* How much a page of few rows leaves out. DENSE: empty lines, second lines of title and training; CUT: all second
+ * lines; SOME: the heading, and ranks that don't fit, those in trouble last of all. */
 typedef enum density { WHOLE, DENSE, CUT, SOME } density;
 
 /* Which columns there are. */
@@ -92,8 +93,8 @@ typedef struct columns {
     int left;    /* columns before what the rank does */
 } columns;
 
-/* Write a line of which `used` columns are there already, wrapped behind `indent` spaces or, from the density
- * `cut_from` on, cut. */
+/* Write the rest of a line that has `used` columns already: wrapped, with `indent` spaces before further lines, or from
+ * the density `cut_from` on cut. */
 static void put_line(columns *c, density cut_from, const char *line, int used, int indent) {
     c->rows_left--;
     if (c->density < cut_from || !c->page->columns) {
@@ -128,7 +129,7 @@ static int put_progress(const tt__view_rank *rank, char *text, size_t size) {
                     tt__training_part(p->step, p->steps, step, sizeof step), loss, rate);
 }
 
-/* Print the heading. Numbers of the training that have no columns of their own stand before the rank's call. */
+/* Print the heading, and decide what has room. Numbers of the training without columns stand before the rank's call. */
 static void print_heading(columns *c) {
     char text[LEFT_SIZE];
     int n = snprintf(text, sizeof text, " rank %s     pid  state    calls/s     B/s comm%s  ", c->nodes ? "node " : "",
@@ -213,7 +214,7 @@ static void print_training(columns *c, const tt__view *view) {
     put_line(c, DENSE, line, 0, 2);
 }
 
-/* Where the time of a step goes: means over the ranks that average. */
+/* Write where the time of a step goes: means over the ranks that average. */
 static bool put_averaging(const tt__view *view, char *text, size_t size) {
     double forward = 0, backward = 0, averaging = 0, overlap = 0;
     const tt__averaging *one = NULL;
@@ -302,8 +303,8 @@ static void print_workers(columns *c, const tt__view *view) {
 
 /* ---- who waits for whom */
 
-/* "rank 3", "ranks 0-2, 5": those that wait for `whom`; *longest_ns for how long the first of them has. False: nobody.
- */
+/* "rank 3", "ranks 0-2, 5": those that wait for `whom`; *longest_ns := how long the first of them has waited. False:
+ * none waits. */
 static bool list_waiters(const tt__view *view, int whom, char *text, size_t size, int64_t *longest_ns) {
     int count = 0;
     size_t used = 0;
@@ -455,7 +456,7 @@ static int count_lines(const char *text) {
     return lines;
 }
 
-/* The screen's last row has no line of its own: the cursor stands there. */
+/* The screen's last row holds the cursor, and no line. */
 tt_status tt__top_text(const tt__view *view, const tt__top_page *page, FILE *out) {
     for (density density = WHOLE;; density++) {
         char *text = NULL;

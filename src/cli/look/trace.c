@@ -1,4 +1,5 @@
-/* tutti trace: the last calls of every rank of a job, as a file for Perfetto. */
+/* tutti trace: write the last calls of every rank of a job as a file for Perfetto; with --pipeline draw what ran in a
+ * pipeline's step, from the file that tt_pipeline_write_trace() wrote. */
 #include "base/error.h"
 #include "base/files/planted.h"
 #include "base/text/format.h"
@@ -94,7 +95,7 @@ static tt_status read_drawing(const char *path, drawing *d) {
 
 /* ---- as text ---- */
 
-/* Odd micro-batches are small letters, so that neighbours can be told apart. */
+/* Odd micro-batches get small letters, to tell neighbours apart. */
 static char letter_of(const drawn_act *act) {
     return act->micro % 2 ? (char)tolower((unsigned char)act->kind) : act->kind;
 }
@@ -107,7 +108,7 @@ static void draw_text_row(const drawing *d, int rank) {
         const drawn_act *act = &d->acts[i];
         if (act->rank != rank)
             continue;
-        /* A column shows what runs in its middle, or else what only touches it. */
+        /* A column shows what runs in its middle, else what touches it. */
         int touched = (int)(act->begin_us / d->span_us * (TEXT_COLUMNS - 1));
         if (row[touched] == '.')
             row[touched] = letter_of(act);

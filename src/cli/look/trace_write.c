@@ -1,3 +1,4 @@
+/* A view as a trace for Perfetto. */
 #include "cli/look/job_view.h"
 
 #include "base/error.h"

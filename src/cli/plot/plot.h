@@ -23,7 +23,7 @@ typedef struct tt__plot_wish {
     const char *title; /* NULL: none */
 } tt__plot_wish;
 
-/* One run's curve: n finite points by rising x. `smooth` is y where there is nothing to smooth. */
+/* One run's curve: n finite points by rising x. `smooth` equals y if nothing is smoothed. */
 typedef struct tt__plot_line {
     int run;
     size_t n;
@@ -34,7 +34,7 @@ typedef struct tt__plot_chart {
     char *tag;
     tt__plot_line *lines;
     int count;
-    double x_min, x_max, y_min, y_max; /* of all lines, smooth where that is asked for */
+    double x_min, x_max, y_min, y_max; /* of all lines, as they are drawn: smoothed or not */
 } tt__plot_chart;
 
 /* Zeroed = empty. */
@@ -62,19 +62,19 @@ typedef struct tt__axis {
     double min, max; /* of the axis, in the units that are drawn: logarithms where it is logarithmic */
     bool is_log;
     int count;
-    double at[TT__TICKS_MAX]; /* where ticks are, likewise */
+    double at[TT__TICKS_MAX]; /* where ticks are, in the same units */
     char text[TT__TICKS_MAX][24];
 } tt__axis;
 
-/* Lay an axis around min..max with about `wanted` round ticks. `divide_by`: what labels are shown in. */
+/* Lay an axis around min..max with about `wanted` round ticks. Labels show values divided by `divide_by`. */
 void tt__axis_make(tt__axis *axis, double min, double max, int wanted, bool is_log, double divide_by);
 
-/* Where a value lies: 0 at the axis' beginning, 1 at its end. */
+/* Return where a value lies: 0 at the axis' beginning, 1 at its end. */
 double tt__axis_place(const tt__axis *axis, double value);
 
 /* ---- pictures */
 
-/* The colour of a run: eight that people with any colour vision tell apart (Okabe and Ito, 2008). */
+/* Return the colour of a run, one of eight that people with any colour vision tell apart (Okabe and Ito, 2008). */
 tt__rgb tt__plot_colour(int run);
 
 /* Write all charts as SVG into a file that appears whole or not at all. TT_ERR_IO; TT_ERR_MEMORY. */

@@ -1,3 +1,4 @@
+/* Pictures as SVG, appended to a text shape by shape. */
 #include "cli/plot/plot.h"
 
 #include "base/error.h"

@@ -149,7 +149,7 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
-/* As run_fail(), for what the other nodes can't know. */
+/* Fail as run_fail() does, and tell the other nodes, which can't know the problem. */
 static int run_fail_everywhere(const tt__job *job, int exit_code) {
     char problem[TT__ERROR_TEXT_SIZE];
     snprintf(problem, sizeof problem, "%s", tt_last_error());
@@ -321,7 +321,7 @@ static int run_command(const tt__command *command, bool local_rank, int argc, ch
                                                   "--local-rank=N");
     if (tt__run_has_hosts(&flags))
         return tt__run_on_hosts(command->name, &flags, argc, argv, program);
-    job.local_rank_at = local_rank && !flags.use_env; /* where, its program will say */
+    job.local_rank_at = local_rank && !flags.use_env; /* its place is found with the program */
     return run_parsed(command, &flags, job, argv + program, argc - program);
 }
 

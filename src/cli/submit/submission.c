@@ -17,14 +17,15 @@ typedef struct submission {
     const char *name; /* of the job: lower-case letters, digits and "-", at most 52 of them */
     char **command;   /* "tutti", "run", ... or "torchrun", ...; ends with NULL */
     int64_t nodes;
-    int64_t cpus, gpus, memory_gib; /* a node; 0: not asked for */
-    int64_t warning_s;              /* from SIGTERM to the end of the time; 0: none */
-    bool has_grace;                 /* the command says itself how long its ranks have from SIGTERM to SIGKILL */
+    int64_t cpus, gpus, memory_gib;         /* a node; 0: not asked for */
+    int64_t warning_s;                      /* from SIGTERM to the end of the time; 0: none */
+    bool has_grace;                         /* the command says how long its ranks have from SIGTERM to SIGKILL */
     const char *time, *partition, *account; /* Slurm's; NULL: not given */
     const char *image, *name_space;         /* Kubernetes'; NULL: not given */
 } submission;
 
-/* From SIGTERM to the launcher to SIGKILL to its ranks, in seconds: some of the warning are left for the end itself. */
+/* Return the seconds from SIGTERM to the launcher to SIGKILL to its ranks: the rest of the warning is for the end
+ * itself. */
 static int64_t grace_seconds(const submission *s) { return s->warning_s > 10 ? s->warning_s - 5 : s->warning_s; }
 
 static int submit_main(int argc, char **argv);
@@ -124,7 +125,7 @@ static tt_status find_launcher(char **command, int *launcher) {
                     command[0]);
 }
 
-/* What is filled in must not stand in the command. */
+/* Refuse flags of the command that are filled in here. */
 static tt_status check_left_open(const tt__run_flags *f) {
     const struct {
         bool given;
@@ -179,7 +180,7 @@ static bool is_name(const char *text) {
     return islower((unsigned char)*text) && !text[n] && n <= NAME_MAX_LENGTH && text[n - 1] != '-';
 }
 
-/* A word of a line of its own: nothing that would begin another line. */
+/* Is it one word? A blank or line end could begin something else in what is printed. */
 static bool is_word(const char *text) {
     for (const char *c = text; c && *c; c++)
         if ((unsigned char)*c <= ' ' || *c == 127)
