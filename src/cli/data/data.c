@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/files/planted.h"
+#include "base/machine/clock.h"
 #include "base/text/parse.h"
 #include "cli/cli.h"
 
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static int get_main(int argc, char **argv);
@@ -104,13 +104,11 @@ static const known_set sets[] = {
 
 /* Print a line over the last one, at most ten times a second. */
 static void show_progress(const tt__remote_file *file, int64_t bytes) {
-    static struct timespec last;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    int64_t ms = (now.tv_sec - last.tv_sec) * 1000 + (now.tv_nsec - last.tv_nsec) / 1000000;
-    if (ms < 100 && bytes < file->size)
+    static int64_t last_ms;
+    int64_t now_ms = tt__now_ms();
+    if (now_ms - last_ms < 100 && bytes < file->size)
         return;
-    last = now;
+    last_ms = now_ms;
     fprintf(stderr, "\r%s: %3d %%%s", file->name, (int)(100 * bytes / file->size),
             bytes == file->size ? "\r\x1b[K" : "");
     fflush(stderr);

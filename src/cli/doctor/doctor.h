@@ -34,6 +34,9 @@ void tt__doctor_add(tt__doctor *doctor, const char *check, tt__finding_level ver
 /* Say what to do about the last finding. */
 void tt__doctor_fix(tt__doctor *doctor, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Read what follows "NAME:" in a file of lines, without blanks; "" if there is no such line. */
+void tt__doctor_read_line(const char *path, const char *name, char *value, size_t size);
+
 /* Does the launcher tell of ranks on other hosts? */
 bool tt__doctor_several_hosts(const tt__doctor *doctor);
 

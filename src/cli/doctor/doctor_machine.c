@@ -39,17 +39,11 @@ static void check_cores(tt__doctor *doctor) {
 
 /* Read a line such as "MemAvailable:    1234 kB" of /proc/meminfo, in bytes; SIZE_MAX: it is not there. */
 static size_t machine_memory(const char *root, const char *name) {
-    char path[4200], line[128], word[64];
+    char path[4200], value[64];
     unsigned long long kib;
-    size_t found = SIZE_MAX;
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "%63[^:]: %llu", word, &kib) == 2 && !strcmp(word, name))
-            found = (size_t)kib << 10;
-    if (file)
-        fclose(file);
-    return found;
+    tt__doctor_read_line(path, name, value, sizeof value);
+    return sscanf(value, "%llu", &kib) == 1 ? (size_t)kib << 10 : SIZE_MAX;
 }
 
 static void check_memory(tt__doctor *doctor) {
@@ -219,17 +213,11 @@ static void take_less(room *least, long long ranks, const char *limit, const cha
 
 /* Read "Threads: 5" of /proc/PID/status; 0 for a process of another user. */
 static long long threads_of(const char *root, const char *pid) {
-    char path[4200], line[256];
-    long long threads = 0;
-    unsigned user = UINT_MAX;
+    char path[4200], user[64], threads[64];
     snprintf(path, sizeof path, "%s/proc/%.20s/status", root, pid);
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "Uid: %u", &user) != 1)
-            (void)!sscanf(line, "Threads: %lld", &threads);
-    if (file)
-        fclose(file);
-    return user == getuid() ? threads : 0;
+    tt__doctor_read_line(path, "Uid", user, sizeof user);
+    tt__doctor_read_line(path, "Threads", threads, sizeof threads);
+    return *user && strtoul(user, NULL, 10) == getuid() ? strtoll(threads, NULL, 10) : 0;
 }
 
 /* Count the threads of this user that run now; 0: not told. */

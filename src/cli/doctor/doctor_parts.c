@@ -130,23 +130,6 @@ typedef struct gpu {
     char model[96], uuid[64];
 } gpu;
 
-/* Read what follows "NAME:" in a file of lines; "" if there is no such line. */
-static void read_gpu_line(const char *path, const char *name, char *value, size_t size) {
-    char line[256];
-    size_t length = strlen(name);
-    *value = '\0';
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file)) {
-        if (strncmp(line, name, length) != 0 || line[length] != ':')
-            continue;
-        const char *text = line + length + 1 + strspn(line + length + 1, " \t");
-        snprintf(value, size, "%.*s", (int)strcspn(text, "\n"), text);
-        break;
-    }
-    if (file)
-        fclose(file);
-}
-
 /* List the GPUs in the order of their bus addresses. A container sees all in /proc, but has device files of some only:
  * *kept_away counts the others. */
 static int list_gpus(const char *root, gpu gpus[GPUS_MAX], int *kept_away) {
@@ -157,14 +140,14 @@ static int list_gpus(const char *root, gpu gpus[GPUS_MAX], int *kept_away) {
     snprintf(pattern, sizeof pattern, "%s/proc/driver/nvidia/gpus/*/information", root);
     glob(pattern, 0, NULL, &found);
     for (size_t i = 0; i < found.gl_pathc && n < GPUS_MAX; i++) {
-        read_gpu_line(found.gl_pathv[i], "Device Minor", minor, sizeof minor);
+        tt__doctor_read_line(found.gl_pathv[i], "Device Minor", minor, sizeof minor);
         snprintf(device, sizeof device, "%s/dev/nvidia%s", root, minor);
         if (!*minor || access(device, R_OK | W_OK)) {
             ++*kept_away;
             continue;
         }
-        read_gpu_line(found.gl_pathv[i], "Model", gpus[n].model, sizeof gpus[n].model);
-        read_gpu_line(found.gl_pathv[i], "GPU UUID", gpus[n].uuid, sizeof gpus[n].uuid);
+        tt__doctor_read_line(found.gl_pathv[i], "Model", gpus[n].model, sizeof gpus[n].model);
+        tt__doctor_read_line(found.gl_pathv[i], "GPU UUID", gpus[n].uuid, sizeof gpus[n].uuid);
         n++;
     }
     globfree(&found);
