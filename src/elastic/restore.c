@@ -157,14 +157,9 @@ static tt_status check_mendable(const tt_elastic *e) {
                     caller);
 }
 
-/* Make the group's failure the thread's last error: the program may have seen only a consequence of it. */
-static void recall_failure(const tt_elastic *e) {
-    if (e->group && e->group->failed)
-        tt__fail(e->group->failed, "%s", e->group->failure_text);
-}
-
 static tt_status another_round(tt_elastic *e) {
-    recall_failure(e);
+    if (e->group && e->group->failed) /* the program may have seen only a consequence of it */
+        tt__fail(e->group->failed, "%s", e->group->failure_text);
     e->synced = false;
     tt_status status = tt__elastic_next_round(e);
     e->changed = e->changed || !status;

@@ -163,9 +163,6 @@ void tt__stop_signals_end(tt__stop_signals *signals) {
     signals->watching = false;
 }
 
-/* Has one come since? */
-static bool stop_signals_came(const tt__stop_signals *signals) { return signals->watching && came; }
-
 /* ---- the end ---- */
 
 static const char end_site[] = "the trainer's end of a step";
@@ -210,7 +207,7 @@ static bool agrees_now(const tt_trainer *t) {
 tt_status tt__trainer_agree_on_end(tt_trainer *t) {
     if (!agrees_now(t))
         return TT_OK;
-    bool by_signal = stop_signals_came(&t->signals);
+    bool by_signal = t->signals.watching && came;
     int64_t most[] = {t->bad_loss.of ? t->world - t->rank : 0, t->stop, by_signal};
     if (t->world > 1)
         TT__TRY(tt__group_most(t->a.group, most, 3, TT_I64, end_site));

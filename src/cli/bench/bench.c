@@ -189,7 +189,8 @@ static size_t round_size(const settings *s, size_t bytes) {
     return (bytes + size - 1) / size * size;
 }
 
-static tt_status measure_sizes(tt_group *group, const settings *s) {
+static tt_status measure_sizes(tt_group *group, const void *settings_) {
+    const settings *s = settings_;
     tt__bench_buffers b = {.group = group, .dtype = s->dtype, .op = s->op, .plain = s->plain};
     int sizes = s->call->send_blocks ? s->flags.size_count : 1; /* a barrier has none */
     size_t largest = 0;
@@ -202,30 +203,12 @@ static tt_status measure_sizes(tt_group *group, const settings *s) {
     return status;
 }
 
-static const char *or_null(const char *text) { return *text ? text : NULL; }
-
-static int run_collective_rank(const settings *s) {
-    tt_group *group = NULL;
-    char algorithms[128];
-    if (!s->flags.no_pin)
-        tt__bench_pin();
-    snprintf(algorithms, sizeof algorithms, "%s=%s", s->call->name, s->algorithm);
-    tt_status status =
-        tt_init_process_group(&group, .backend = or_null(s->backend), .transport = or_null(s->flags.transport),
-                              .algorithms = *s->algorithm ? algorithms : NULL);
-    if (!status)
-        status = measure_sizes(group, s);
-    if (status)
-        tt_report();
-    tt_destroy_process_group(group);
-    return status ? TT__EXIT_FAILED : TT__EXIT_OK;
-}
-
 static int collective_main(int argc, char **argv) {
     settings s = {.flags = {.world = 2,
                             .sizes = {8, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20},
-                            .size_count = 8},
-                  .call = tt__bench_call_named(argv[0])};
+                            .size_count = 8}};
+    for (int i = 0; (s.call = tt__bench_call_at(i)) && strcmp(s.call->name, argv[0]) != 0; i++)
+        ;
     char name[NAME_SIZE];
     const tt__command command = collective_command(s.call, name);
     int code = tt__bench_flags_read(&command, argc, argv, take_collective_flag, &s);
@@ -235,7 +218,11 @@ static int collective_main(int argc, char **argv) {
         return refuse_algorithm(name, s.call->name, s.algorithm);
     if (s.list)
         return print_algorithms(argv[0]);
-    return tt__bench_is_member() ? run_collective_rank(&s) : tt__spawn_ranks((int)s.flags.world, "bench", argc, argv);
+    if (!tt__bench_is_member())
+        return tt__spawn_ranks((int)s.flags.world, "bench", argc, argv);
+    char algorithms[128];
+    snprintf(algorithms, sizeof algorithms, "%s=%s", s.call->name, s.algorithm);
+    return tt__bench_run_rank(&s.flags, s.backend, *s.algorithm ? algorithms : NULL, measure_sizes, &s);
 }
 
 /* ---- the table */

@@ -36,8 +36,7 @@ typedef struct tt__bench_call {
 
 enum { TT__BENCH_WORLD = -1 };
 
-/* Find a call by its name, or number `i` of all; NULL if there is none. */
-const tt__bench_call *tt__bench_call_named(const char *name);
+/* Return call number `i` of all; NULL after the last. */
 const tt__bench_call *tt__bench_call_at(int i);
 
 /* Make buffers, which must be released also after a failure. b: group, dtype, op and plain are the caller's. */
@@ -71,10 +70,6 @@ bool tt__bench_is_rank(void);
 /* Become `tutti run --standalone --nproc-per-node=WORLD tutti COMMAND ARGV...`; if `command` is NULL, argv[0] is it.
  * Returns only on failure, which is printed: the exit code. */
 int tt__spawn_ranks(int world, char *command, int argc, char **argv);
-
-/* Tie this rank to a CPU of its own, if its host has enough. To be called before the group is made, which reads the
- * ranks' CPUs. */
-void tt__bench_pin(void);
 
 /* Tie this process, rank `rank` of `ranks`, to the CPU of that number among those it may use, if there are enough. */
 void tt__bench_pin_to(int rank, int ranks);
@@ -114,6 +109,11 @@ tt_status tt__bench_flag_take(int c, char *value, int least_world, tt__bench_fla
  * was asked for, or a flag was not understood, which is printed. */
 int tt__bench_flags_read(const tt__command *command, int argc, char **argv,
                          tt_status (*take)(int c, char *value, void *settings), void *settings);
+
+/* Run this rank: join the job's group, by `backend` ("": the default one) and with `algorithms` (NULL: the usual ones),
+ * and call run(group, user). Returns the exit code; an error is printed. */
+int tt__bench_run_rank(const tt__bench_flags *flags, const char *backend, const char *algorithms,
+                       tt_status (*run)(tt_group *group, const void *user), const void *user);
 
 /* Return how bytes travel over the group's TCP links: "sealed", "plain" or "tls"; "none": Tutti has no such links. */
 const char *tt__bench_wire(const tt_group *group);

@@ -87,13 +87,6 @@ enum { CALLS = sizeof calls / sizeof *calls };
 
 const tt__bench_call *tt__bench_call_at(int i) { return i < CALLS ? &calls[i] : NULL; }
 
-const tt__bench_call *tt__bench_call_named(const char *name) {
-    for (int i = 0; i < CALLS; i++)
-        if (!strcmp(calls[i].name, name))
-            return &calls[i];
-    return NULL;
-}
-
 static tt_status make_one(tt__bench_buffers *b, size_t bytes, unsigned char **out) {
     void *p = NULL;
     if (!b->plain) {

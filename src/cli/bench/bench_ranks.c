@@ -127,7 +127,8 @@ void tt__bench_pin_to(int rank, int ranks) {
         tt__cli_error("", "rank %d could not be tied to a CPU", rank);
 }
 
-void tt__bench_pin(void) {
+/* Tie this rank to a CPU of its own, if its host has enough: before the group is made, which reads the ranks' CPUs. */
+static void pin_rank(void) {
     const char *rank = getenv("LOCAL_RANK"), *world = getenv("LOCAL_WORLD_SIZE");
     if (rank && world)
         tt__bench_pin_to(atoi(rank), atoi(world));
@@ -135,4 +136,19 @@ void tt__bench_pin(void) {
 
 bool tt__bench_is_member(void) {
     return tt__bench_is_rank() || getenv("RANK") || getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK");
+}
+
+int tt__bench_run_rank(const tt__bench_flags *flags, const char *backend, const char *algorithms,
+                       tt_status (*run)(tt_group *group, const void *user), const void *user) {
+    tt_group *group = NULL;
+    if (!flags->no_pin)
+        pin_rank();
+    tt_status status = tt_init_process_group(&group, .backend = *backend ? backend : NULL, .algorithms = algorithms,
+                                             .transport = *flags->transport ? flags->transport : NULL);
+    if (!status)
+        status = run(group, user);
+    if (status)
+        tt_report();
+    tt_destroy_process_group(group);
+    return status ? TT__EXIT_FAILED : TT__EXIT_OK;
 }

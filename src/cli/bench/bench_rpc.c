@@ -301,18 +301,11 @@ static tt_status run_rounds(rpc_bench *b) {
     return TT_OK;
 }
 
-static int run_rpc_rank(const rpc_settings *s) {
-    rpc_bench b = {.settings = s};
-    if (!s->flags.no_pin)
-        tt__bench_pin();
-    tt_status status = tt_init_process_group(&b.group, .transport = *s->flags.transport ? s->flags.transport : NULL);
-    if (!status)
-        status = run_rounds(&b);
-    if (status)
-        tt_report();
+static tt_status run_rpc_rank(tt_group *group, const void *settings) {
+    rpc_bench b = {.settings = settings, .group = group};
+    tt_status status = run_rounds(&b);
     free(b.bytes);
-    tt_destroy_process_group(b.group);
-    return status ? TT__EXIT_FAILED : TT__EXIT_OK;
+    return status;
 }
 
 /* ---- flags */
@@ -339,5 +332,6 @@ static int bench_rpc_main(int argc, char **argv) {
         return code;
     if (s.workers)
         return tt__bench_rpc_workers((int)s.workers, s.flags.iterations);
-    return tt__bench_is_member() ? run_rpc_rank(&s) : tt__spawn_ranks((int)s.flags.world, "bench", argc, argv);
+    return tt__bench_is_member() ? tt__bench_run_rank(&s.flags, "", NULL, run_rpc_rank, &s)
+                                 : tt__spawn_ranks((int)s.flags.world, "bench", argc, argv);
 }

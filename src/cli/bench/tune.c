@@ -305,7 +305,8 @@ static bool find_path(const settings *s, char *path) {
     return tt__tuning_users_path(path, PATH_MAX);
 }
 
-static tt_status tune_run(tt_group *group, const settings *s) {
+static tt_status tune_run(tt_group *group, const void *settings_) {
+    const settings *s = settings_;
     bool measured[TT_OPS] = {false};
     char path[PATH_MAX];
     tt__bytes rules = {0};
@@ -328,18 +329,6 @@ static tt_status tune_run(tt_group *group, const settings *s) {
         status = write_table(path, &rules, measured, group);
     tt__bytes_free(&rules);
     return status;
-}
-
-static int run_tune_rank(const settings *s) {
-    tt_group *group = NULL;
-    tt__bench_pin();
-    tt_status status = tt_init_process_group(&group, .transport = *s->flags.transport ? s->flags.transport : NULL);
-    if (!status)
-        status = tune_run(group, s);
-    if (status)
-        tt_report();
-    tt_destroy_process_group(group);
-    return status ? TT__EXIT_FAILED : TT__EXIT_OK;
 }
 
 /* Sizes ascend, as those of rules do. */
@@ -376,5 +365,6 @@ static int tune_main(int argc, char **argv) {
         return code;
     if (tt__bench_is_rank() && !*s.flags.transport)
         snprintf(s.flags.transport, sizeof s.flags.transport, "tcp");
-    return tt__bench_is_member() ? run_tune_rank(&s) : tt__spawn_ranks((int)s.flags.world, NULL, argc, argv);
+    return tt__bench_is_member() ? tt__bench_run_rank(&s.flags, "", NULL, tune_run, &s)
+                                 : tt__spawn_ranks((int)s.flags.world, NULL, argc, argv);
 }

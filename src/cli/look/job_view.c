@@ -70,14 +70,10 @@ static int64_t view_ns(const clock_of *clock, uint64_t ticks) {
     return tt__ns_checked(tt__ticks_ns(&clock->line, ticks) + clock->add_ns);
 }
 
-static bool is_open(const tt__call_record *record) {
-    return record->state == TT__CALL_QUEUED || record->state == TT__CALL_BEGUN;
-}
-
 static void add_call(tt__view_rank *rank, const clock_of *clock, const tt__call_record *record) {
     tt__view_call *call = &rank->calls[rank->n++];
     memcpy((void *)&call->record, (const void *)record, sizeof *record);
-    call->open = is_open(record);
+    call->open = record->state == TT__CALL_QUEUED || record->state == TT__CALL_BEGUN;
     call->begin_ns = view_ns(clock, record->begin);
     call->end_ns = call->open ? rank->now_ns : record->end ? view_ns(clock, record->end) : call->begin_ns;
     if (call->end_ns < call->begin_ns)

@@ -348,12 +348,6 @@ static void print_awaited(columns *c, const tt__view *view, int whom) {
     put_line(c, CUT, line, 0, 2);
 }
 
-static void print_waits(columns *c, const tt__view *view) {
-    print_awaited(c, view, -1);
-    for (int i = 0; i < view->n; i++)
-        print_awaited(c, view, view->ranks[i].rank.rank);
-}
-
 static tt_status print_stragglers(columns *c, const tt__view *view) {
     tt__view_group *groups;
     int n;
@@ -445,7 +439,8 @@ static tt_status print_page(columns *c, const tt__view *view) {
         print_rank(c, &view->ranks[i]);
     put_empty_line(c);
     print_workers(c, view);
-    print_waits(c, view);
+    for (int i = -1; i < view->n; i++) /* -1: any rank */
+        print_awaited(c, view, i < 0 ? -1 : view->ranks[i].rank.rank);
     return print_stragglers(c, view);
 }
 

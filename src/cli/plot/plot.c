@@ -63,13 +63,9 @@ typedef struct plot_flags {
 /* ---- the command line ---- */
 
 static tt_status set_x(plot_flags *f, const char *text) {
-    static const char *const names[] = {"step", "time", "epoch"};
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(text, names[i])) {
-            f->wish.x = (tt__plot_x)i;
-            return TT_OK;
-        }
-    return tt_fail(TT_ERR_INVALID, "--x: expected step, time or epoch, got \"%s\"", text);
+    int x = tt__cli_choice("step time epoch", text);
+    f->wish.x = (tt__plot_x)x;
+    return x >= 0 ? TT_OK : tt_fail(TT_ERR_INVALID, "--x: expected step, time or epoch, got \"%s\"", text);
 }
 
 static tt_status set_smooth(plot_flags *f, const char *text) {

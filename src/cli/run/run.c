@@ -319,7 +319,7 @@ static int run_command(const tt__command *command, bool local_rank, int argc, ch
     if (local_rank && flags.no_python && !flags.use_env)
         return tt__cli_usage_error(command->name, "--no-python needs --use-env: a program that is not Python's gets no "
                                                   "--local-rank=N");
-    if (tt__run_has_hosts(&flags))
+    if (flags.ssh || flags.hostfile)
         return tt__run_on_hosts(command->name, &flags, argc, argv, program);
     job.local_rank_at = local_rank && !flags.use_env; /* its place is found with the program */
     return run_parsed(command, &flags, job, argv + program, argc - program);

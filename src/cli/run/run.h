@@ -80,9 +80,6 @@ void tt__run_look_end(tt__job *job);
 
 /* ---- run_ssh.c: --ssh, --hostfile: one command for a job on several hosts */
 
-/* Has --ssh or --hostfile been given? */
-bool tt__run_has_hosts(const tt__run_flags *flags);
-
 /* Start a launcher, `tutti COMMAND`, on each of the hosts with the same flags, and wait for them. `program`: its index
  * in argv. Returns the exit code; errors are printed. */
 int tt__run_on_hosts(const char *command, const tt__run_flags *flags, int argc, char **argv, int program);

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool tt__run_has_hosts(const tt__run_flags *flags) { return flags->ssh || flags->hostfile; }
-
 /* Refuse flags that say where nodes are and meet: the hosts say that. */
 static tt_status check_host_flags(const tt__run_flags *f, const tt__hosts *hosts) {
     const struct {

@@ -223,11 +223,6 @@ static bool was_said(const wait_seen *w) {
     return w->since < w->said_since || (w->since == w->said_since && w->whom <= w->said_whom);
 }
 
-static void note_said(wait_seen *w) {
-    w->said_since = w->since;
-    w->said_whom = w->whom;
-}
-
 /* Do both wait for the same rank in the same call? Receives have no number, so only a rank's own are the same. */
 static bool is_same_wait(const wait_seen *a, const wait_seen *b) {
     return a == b || (a->since && b->since && a->seq && a->whom == b->whom && a->group == b->group && a->seq == b->seq);
@@ -281,9 +276,13 @@ static void say_waits(const tt__job *job, const tt__job_look *look, const tt__re
             reported = reported || was_said(other);
             tt__rankset_add(&ranks, job->first_rank + k);
         }
-        for (int k = 0; k < job->workers; k++)
-            if (is_same_wait(&own->waits[i], &own->waits[k]) && !was_said(&own->waits[k]))
-                note_said(&own->waits[k]);
+        for (int k = 0; k < job->workers; k++) {
+            wait_seen *other = &own->waits[k];
+            if (!is_same_wait(&own->waits[i], other) || was_said(other))
+                continue;
+            other->said_since = other->since;
+            other->said_whom = other->whom;
+        }
         if (!reported)
             say_wait(job, look, i, recorders, &ranks);
     }
