@@ -112,7 +112,7 @@ const tt__flag *tt__cli_find_flag(const tt__flag *flags, const char *arg);
 const char *tt__cli_guess_flag(const char *arg, const tt__flag *flags);
 
 /* Print the completion of `root` and all its parts for `shell`: "bash", "zsh" or "fish". False: another one. */
-bool tt__completion_print(const tt__command *root, const char *shell, FILE *out);
+bool tt__completion_print(const tt__command *root, const char *shell);
 
 /* ---- clean_end.c */
 

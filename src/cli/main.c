@@ -51,7 +51,7 @@ static int print_completion(int argc, char **argv) {
     char *shell = tt__cli_take_word(&completion_command, &argc, argv);
     for (int id; (id = tt__cli_next_flag(&completion_command, argc, argv, NULL)) != -1;)
         return id == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
-    if (shell && tt__completion_print(&main_command, shell, stdout))
+    if (shell && tt__completion_print(&main_command, shell))
         return TT__EXIT_OK;
     return tt__cli_usage_error("completion", "expected bash, zsh or fish%s%s%s", shell ? ", got \"" : "",
                                shell ? shell : "", shell ? "\"" : "");

@@ -74,11 +74,11 @@ static void check_plugins(tt__doctor *doctor) {
 
 /* ---- Python */
 
-/* Find a program in PATH. */
-static bool find_in_path(const tt__doctor *doctor, const char *name, char *path, size_t size) {
+/* Find python3 in PATH. */
+static bool python_in_path(const tt__doctor *doctor, char *path, size_t size) {
     const char *folders = tt__environment_value(doctor->environment, "PATH");
     for (const char *at = folders; at && *at; at += strcspn(at, ":"), at += *at == ':') {
-        snprintf(path, size, "%.*s/%s", (int)strcspn(at, ":"), at, name);
+        snprintf(path, size, "%.*s/python3", (int)strcspn(at, ":"), at);
         if (!access(path, X_OK))
             return true;
     }
@@ -105,7 +105,7 @@ static void check_python(tt__doctor *doctor) {
     const char *own = tt__environment_value(doctor->environment, "VIRTUAL_ENV");
     char python[4200], pattern[4200], version[64];
     const char *const places[] = {own ? own : "/nonexistent", "/usr/local", "/usr"};
-    if (!find_in_path(doctor, "python3", python, sizeof python)) {
+    if (!python_in_path(doctor, python, sizeof python)) {
         tt__doctor_add(doctor, "Python", TT__FINE, "no python3 in PATH; only scripts in Python need one");
         return;
     }

@@ -173,8 +173,8 @@ static void stacks_child(const tt__dwfl *lib, pid_t pid, int to) {
 }
 
 /* Read what the child writes until it ends its output. False: it took too long. */
-static bool read_stacks(int from, char *text, int64_t patience_ms) {
-    int64_t deadline = tt__deadline_ms(patience_ms);
+static bool read_stacks(int from, char *text) {
+    int64_t deadline = tt__deadline_ms(STACK_PATIENCE_MS);
     size_t size = 0;
     for (ssize_t n = 1; n && size < MAX_TEXT;) {
         struct pollfd ready = {.fd = from, .events = POLLIN};
@@ -194,10 +194,9 @@ static bool read_stacks(int from, char *text, int64_t patience_ms) {
     return size == MAX_TEXT;
 }
 
-static tt_status write_rank_stacks(const tt__dwfl *lib, pid_t pid, int64_t patience_ms, char *text, FILE *out,
-                                   int *seen) {
+static tt_status write_rank_stacks(const tt__dwfl *lib, pid_t pid, char *text, int *seen) {
     int ends[2], status = 0;
-    fflush(out);
+    fflush(stdout);
     if (pipe2(ends, O_CLOEXEC))
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "no pipe for a stack");
     pid_t child = fork();
@@ -207,7 +206,7 @@ static tt_status write_rank_stacks(const tt__dwfl *lib, pid_t pid, int64_t patie
     }
     int errnum = errno;
     close(ends[1]);
-    bool in_time = child > 0 && read_stacks(ends[0], text, patience_ms);
+    bool in_time = child > 0 && read_stacks(ends[0], text);
     close(ends[0]);
     if (child < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "no process to look at a stack");
@@ -215,20 +214,20 @@ static tt_status write_rank_stacks(const tt__dwfl *lib, pid_t pid, int64_t patie
         kill(child, SIGKILL);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
-    fputs(tt__make_plain(text), out); /* names come out of another process's files */
+    fputs(tt__make_plain(text), stdout); /* names come out of another process's files */
     if (!in_time)
-        tt__print(out, "  it took longer than %.1f s to see more\n", (double)patience_ms / 1000);
+        printf("  it took longer than %d.0 s to see more\n", STACK_PATIENCE_MS / 1000);
     else if (WIFSIGNALED(status))
-        fprintf(out, "  looking at it failed: %s\n", strsignal(WTERMSIG(status)));
+        printf("  looking at it failed: %s\n", strsignal(WTERMSIG(status)));
     *seen += in_time && WIFEXITED(status) && !WEXITSTATUS(status);
     return TT_OK;
 }
 
 /* Write the stack of each thread of each rank of this host, innermost call first. Processes are stopped meanwhile, and
  * go on even if this one ends (those that were stopped stay so). Ranks that can't be seen get the reason in their
- * place. Waits at most `patience_ms` for a rank. *seen := how many were seen. Errors: TT_ERR_UNSUPPORTED there is no
+ * place. Waits at most 10 s for a rank. *seen := how many were seen. Errors: TT_ERR_UNSUPPORTED there is no
  * libdw; TT_ERR_SYSTEM no process or pipe. */
-static tt_status write_stacks(const tt__view *view, int64_t patience_ms, FILE *out, int *seen) {
+static tt_status write_stacks(const tt__view *view, int *seen) {
     const tt__job_info *job = &view->snapshot.info;
     const tt__dwfl *lib = tt__dwfl_get();
     char *text = lib ? malloc(MAX_TEXT + 1) : NULL, state[64], doing[1024];
@@ -236,12 +235,12 @@ static tt_status write_stacks(const tt__view *view, int64_t patience_ms, FILE *o
     *seen = 0;
     for (int i = 0; !status && i < view->n; i++) {
         const tt__view_rank *r = &view->ranks[i];
-        fprintf(out, "%srank %d, pid %lld, %s, %s\n", i ? "\n" : "", r->rank.rank, (long long)r->rank.pid,
-                tt__view_state_text(r, state, sizeof state), tt__top_doing_text(r, doing, sizeof doing));
+        printf("%srank %d, pid %lld, %s, %s\n", i ? "\n" : "", r->rank.rank, (long long)r->rank.pid,
+               tt__view_state_text(r, state, sizeof state), tt__top_doing_text(r, doing, sizeof doing));
         if (r->rank.node != job->node)
-            fprintf(out, "  on host %s: run `tutti top --stacks` there\n", r->rank.hostname);
+            printf("  on host %s: run `tutti top --stacks` there\n", r->rank.hostname);
         else if (r->state == TT__VIEW_RUNS || r->state == TT__VIEW_STOPPED)
-            status = write_rank_stacks(lib, (pid_t)r->rank.pid, patience_ms, text, out, seen);
+            status = write_rank_stacks(lib, (pid_t)r->rank.pid, text, seen);
     }
     free(text);
     return status;
@@ -251,7 +250,7 @@ static tt_status show_stacks(const tt__view_source *source) {
     tt__view view;
     int seen;
     TT__TRY(tt__view_take(&view, source));
-    tt_status status = write_stacks(&view, STACK_PATIENCE_MS, stdout, &seen);
+    tt_status status = write_stacks(&view, &seen);
     if (!status && !seen)
         status = tt__fail(TT_ERR_NOT_FOUND, "no rank's stack could be seen");
     tt__view_free(&view);

@@ -147,10 +147,13 @@ static void print_heading(columns *c) {
                 colour_sequence(c, "\033[0m"));
 }
 
+static bool is_down(const tt__view_rank *rank) {
+    return rank->state == TT__VIEW_STOPPED || rank->state == TT__VIEW_GONE ||
+           (rank->state == TT__VIEW_ENDED && rank->rank.wait_status);
+}
+
 static const char *state_colour(const columns *c, const tt__view_rank *rank) {
-    bool bad = rank->state == TT__VIEW_STOPPED || rank->state == TT__VIEW_GONE ||
-               (rank->state == TT__VIEW_ENDED && rank->rank.wait_status);
-    return colour_sequence(c, bad ? "\033[31m" : rank->state == TT__VIEW_RUNS ? "\033[32m" : "");
+    return colour_sequence(c, is_down(rank) ? "\033[31m" : rank->state == TT__VIEW_RUNS ? "\033[32m" : "");
 }
 
 /* Write what a rank did in the last second, and its training where that has columns. */
@@ -389,9 +392,7 @@ static void print_title(columns *c, const tt__view *view) {
 static bool is_in_trouble(const tt__view *view, const tt__view_rank *rank) {
     char waiters[256];
     int64_t longest;
-    return rank->state == TT__VIEW_STOPPED || rank->state == TT__VIEW_GONE ||
-           (rank->state == TT__VIEW_ENDED && rank->rank.wait_status) ||
-           list_waiters(view, rank->rank.rank, waiters, sizeof waiters, &longest);
+    return is_down(rank) || list_waiters(view, rank->rank.rank, waiters, sizeof waiters, &longest);
 }
 
 /* Print as many ranks as there are rows left, those in trouble first; the last row says how many more there are. */

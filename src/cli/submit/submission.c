@@ -241,26 +241,25 @@ static tt_status make_submission(submission *s, bool slurm, bool k8s, int argc, 
 
 /* ---- a script for sbatch ---- */
 
-static void write_options(const submission *s, FILE *out) {
+static void write_options(const submission *s) {
     const struct {
         const char *name, *value;
     } texts[] = {{"time", s->time}, {"partition", s->partition}, {"account", s->account}};
-    fprintf(out, "#SBATCH --job-name=%s\n#SBATCH --nodes=%" PRId64 "\n#SBATCH --ntasks-per-node=1\n", s->name,
-            s->nodes);
+    printf("#SBATCH --job-name=%s\n#SBATCH --nodes=%" PRId64 "\n#SBATCH --ntasks-per-node=1\n", s->name, s->nodes);
     if (s->cpus)
-        fprintf(out, "#SBATCH --cpus-per-task=%" PRId64 "\n", s->cpus);
+        printf("#SBATCH --cpus-per-task=%" PRId64 "\n", s->cpus);
     else
-        fputs("#SBATCH --exclusive\n", out); /* a task has one CPU else, for all ranks of a node */
+        fputs("#SBATCH --exclusive\n", stdout); /* a task has one CPU else, for all ranks of a node */
     if (s->gpus)
-        fprintf(out, "#SBATCH --gpus-per-node=%" PRId64 "\n", s->gpus);
+        printf("#SBATCH --gpus-per-node=%" PRId64 "\n", s->gpus);
     if (s->memory_gib)
-        fprintf(out, "#SBATCH --mem=%" PRId64 "G\n", s->memory_gib);
+        printf("#SBATCH --mem=%" PRId64 "G\n", s->memory_gib);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].value)
-            fprintf(out, "#SBATCH --%s=%s\n", texts[i].name, texts[i].value);
+            printf("#SBATCH --%s=%s\n", texts[i].name, texts[i].value);
     if (s->warning_s)
-        fprintf(out, "#SBATCH --signal=TERM@%" PRId64 "\n", s->warning_s);
-    fprintf(out, "#SBATCH --output=%s-%%j.out\n", s->name);
+        printf("#SBATCH --signal=TERM@%" PRId64 "\n", s->warning_s);
+    printf("#SBATCH --output=%s-%%j.out\n", s->name);
 }
 
 /* The job's number makes the port: jobs that share a node don't meet. Launchers find each other by PET_* variables,
@@ -276,27 +275,27 @@ static const char several_nodes[] =
     "trap 'rm -f \"$TT_SECRET_FILE\"' EXIT\n"
     "(umask 077; random 32 | dd of=\"$TT_SECRET_FILE\" conv=excl status=none)\n";
 
-static void write_slurm(const submission *s, FILE *out) {
-    fputs("#!/bin/bash\n", out);
-    write_options(s, out);
-    fputs("\nset -eu\n", out);
+static void write_slurm(const submission *s) {
+    fputs("#!/bin/bash\n", stdout);
+    write_options(s);
+    fputs("\nset -eu\n", stdout);
     if (s->cpus)
-        fputs("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK # srun does not take it from sbatch\n", out);
+        fputs("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK # srun does not take it from sbatch\n", stdout);
     if (s->warning_s && !s->has_grace)
-        fprintf(out, "export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=%" PRId64 "\n", grace_seconds(s));
+        printf("export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=%" PRId64 "\n", grace_seconds(s));
     if (s->nodes > 1) {
-        fputs(several_nodes, out);
+        fputs(several_nodes, stdout);
         fputs("# A launcher on each node starts the ranks of that node.\n"
               "srun --kill-on-bad-exit=0 bash -c 'PET_NODE_RANK=$SLURM_NODEID exec \"$@\"' node",
-              out);
+              stdout);
     } else {
-        fputs("srun", out);
+        fputs("srun", stdout);
     }
     for (char **word = s->command; *word; word++) {
-        fputs(word == s->command ? " \\\n    " : " ", out);
-        tt__write_shell_word(*word, out);
+        fputs(word == s->command ? " \\\n    " : " ", stdout);
+        tt__write_shell_word(*word, stdout);
     }
-    fputc('\n', out);
+    putchar('\n');
 }
 
 /* ---- a manifest for kubectl apply ---- */
@@ -305,119 +304,115 @@ enum { STORE_PORT = 29500 };
 
 /* Write a text as JSON, which is YAML, too. In a command "$(NAME)" would be replaced by a variable: "$$(NAME)" stands
  * for it. */
-static void write_yaml_text(const char *text, bool is_of_command, FILE *out) {
-    fputc('"', out);
+static void write_yaml_text(const char *text, bool is_of_command) {
+    putchar('"');
     for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
         if (is_of_command && c[0] == '$')
-            fputc('$', out);
+            putchar('$');
         if (*c < 0x20 || *c == 0x7f)
-            fprintf(out, "\\u%04x", *c);
+            printf("\\u%04x", *c);
         else
-            fprintf(out, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+            printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
     }
-    fputc('"', out);
+    putchar('"');
 }
 
-static void write_head(const char *version, const char *kind, const submission *s, FILE *out) {
-    fprintf(out, "apiVersion: %s\nkind: %s\nmetadata:\n  name: \"%s\"\n", version, kind, s->name);
+static void write_head(const char *version, const char *kind, const submission *s) {
+    printf("apiVersion: %s\nkind: %s\nmetadata:\n  name: \"%s\"\n", version, kind, s->name);
     if (s->name_space)
-        fprintf(out, "  namespace: \"%s\"\n", s->name_space);
+        printf("  namespace: \"%s\"\n", s->name_space);
 }
 
-static void write_secret(const submission *s, const char *secret, FILE *out) {
-    fputs("# What proves that a pod belongs to the job. Keep this manifest to yourself, or print a new one.\n", out);
-    write_head("v1", "Secret", s, out);
-    fprintf(out, "stringData:\n  secret: \"%s\"\n---\n", secret);
+static void write_secret(const submission *s, const char *secret) {
+    fputs("# What proves that a pod belongs to the job. Keep this manifest to yourself, or print a new one.\n", stdout);
+    write_head("v1", "Secret", s);
+    printf("stringData:\n  secret: \"%s\"\n---\n", secret);
 }
 
-static void write_service(const submission *s, FILE *out) {
-    fprintf(out, "# Gives the first pod a name, %s-0.%s, under which the others find its store.\n", s->name, s->name);
-    write_head("v1", "Service", s, out);
-    fprintf(out,
-            "spec:\n  clusterIP: None\n  publishNotReadyAddresses: true\n  selector:\n    job-name: \"%s\"\n"
-            "  ports:\n    - name: store\n      port: %d\n---\n",
-            s->name, STORE_PORT);
+static void write_service(const submission *s) {
+    printf("# Gives the first pod a name, %s-0.%s, under which the others find its store.\n", s->name, s->name);
+    write_head("v1", "Service", s);
+    printf("spec:\n  clusterIP: None\n  publishNotReadyAddresses: true\n  selector:\n    job-name: \"%s\"\n"
+           "  ports:\n    - name: store\n      port: %d\n---\n",
+           s->name, STORE_PORT);
 }
 
-static void write_variables(const submission *s, FILE *out) {
-    fprintf(out,
-            "            - name: PET_NNODES\n"
-            "              value: \"%" PRId64 "\"\n"
-            "            - name: PET_NODE_RANK\n"
-            "              valueFrom:\n"
-            "                fieldRef:\n"
-            "                  fieldPath: metadata.annotations['batch.kubernetes.io/job-completion-index']\n"
-            "            - name: PET_MASTER_ADDR\n"
-            "              value: %s-0.%s\n"
-            "            - name: PET_MASTER_PORT\n"
-            "              value: \"%d\"\n"
-            "            - name: PET_RDZV_ID\n"
-            "              value: \"%s\"\n"
-            "            - name: TT_SECRET\n"
-            "              valueFrom:\n"
-            "                secretKeyRef:\n"
-            "                  name: \"%s\"\n"
-            "                  key: secret\n",
-            s->nodes, s->name, s->name, STORE_PORT, s->name, s->name);
+static void write_variables(const submission *s) {
+    printf("            - name: PET_NNODES\n"
+           "              value: \"%" PRId64 "\"\n"
+           "            - name: PET_NODE_RANK\n"
+           "              valueFrom:\n"
+           "                fieldRef:\n"
+           "                  fieldPath: metadata.annotations['batch.kubernetes.io/job-completion-index']\n"
+           "            - name: PET_MASTER_ADDR\n"
+           "              value: %s-0.%s\n"
+           "            - name: PET_MASTER_PORT\n"
+           "              value: \"%d\"\n"
+           "            - name: PET_RDZV_ID\n"
+           "              value: \"%s\"\n"
+           "            - name: TT_SECRET\n"
+           "              valueFrom:\n"
+           "                secretKeyRef:\n"
+           "                  name: \"%s\"\n"
+           "                  key: secret\n",
+           s->nodes, s->name, s->name, STORE_PORT, s->name, s->name);
 }
 
 /* A limit is a request, too; ranks' shared memory counts as the pod's memory, and needs no volume. */
-static void write_limits(const submission *s, FILE *out) {
+static void write_limits(const submission *s) {
     if (!s->cpus && !s->gpus && !s->memory_gib)
         return;
-    fputs("          resources:\n            limits:\n", out);
+    fputs("          resources:\n            limits:\n", stdout);
     if (s->cpus)
-        fprintf(out, "              cpu: %" PRId64 "\n", s->cpus);
+        printf("              cpu: %" PRId64 "\n", s->cpus);
     if (s->memory_gib)
-        fprintf(out, "              memory: %" PRId64 "Gi\n", s->memory_gib);
+        printf("              memory: %" PRId64 "Gi\n", s->memory_gib);
     if (s->gpus)
-        fprintf(out, "              nvidia.com/gpu: %" PRId64 "\n", s->gpus);
+        printf("              nvidia.com/gpu: %" PRId64 "\n", s->gpus);
 }
 
-static void write_job(const submission *s, FILE *out) {
-    fprintf(out, "# A pod a node, each with a launcher that starts the ranks of that pod.%s\n",
-            s->nodes > 1 ? " When one fails, all end." : "");
-    write_head("batch/v1", "Job", s, out);
-    fprintf(out,
-            "spec:\n  completionMode: Indexed\n  completions: %" PRId64 "\n  parallelism: %" PRId64
-            "\n  backoffLimit: 0\n  template:\n    spec:\n      restartPolicy: Never\n",
-            s->nodes, s->nodes);
+static void write_job(const submission *s) {
+    printf("# A pod a node, each with a launcher that starts the ranks of that pod.%s\n",
+           s->nodes > 1 ? " When one fails, all end." : "");
+    write_head("batch/v1", "Job", s);
+    printf("spec:\n  completionMode: Indexed\n  completions: %" PRId64 "\n  parallelism: %" PRId64
+           "\n  backoffLimit: 0\n  template:\n    spec:\n      restartPolicy: Never\n",
+           s->nodes, s->nodes);
     if (s->nodes > 1)
-        fprintf(out, "      subdomain: \"%s\"\n", s->name);
+        printf("      subdomain: \"%s\"\n", s->name);
     if (s->warning_s)
-        fprintf(out, "      terminationGracePeriodSeconds: %" PRId64 "\n", s->warning_s);
-    fputs("      containers:\n        - name: tutti\n          image: ", out);
-    write_yaml_text(s->image, false, out);
-    fputs("\n          command:\n", out);
+        printf("      terminationGracePeriodSeconds: %" PRId64 "\n", s->warning_s);
+    fputs("      containers:\n        - name: tutti\n          image: ", stdout);
+    write_yaml_text(s->image, false);
+    fputs("\n          command:\n", stdout);
     for (char **word = s->command; *word; word++) {
-        fputs("            - ", out);
-        write_yaml_text(*word, true, out);
-        fputc('\n', out);
+        fputs("            - ", stdout);
+        write_yaml_text(*word, true);
+        putchar('\n');
     }
     bool says_grace = s->warning_s && !s->has_grace;
     if (s->nodes > 1 || says_grace)
-        fputs("          env:\n", out);
+        fputs("          env:\n", stdout);
     if (says_grace)
-        fprintf(out,
-                "            - name: TORCH_ELASTIC_SHUTDOWN_TIMEOUT\n"
-                "              value: \"%" PRId64 "\"\n",
-                grace_seconds(s));
+        printf("            - name: TORCH_ELASTIC_SHUTDOWN_TIMEOUT\n"
+               "              value: \"%" PRId64 "\"\n",
+               grace_seconds(s));
     if (s->nodes > 1)
-        write_variables(s, out);
-    write_limits(s, out);
+        write_variables(s);
+    write_limits(s);
 }
 
 /* Write a manifest for kubectl apply: a Job whose pods have numbers, the Service by which they find the first, and the
  * job's Secret. Errors: TT_ERR_SYSTEM no random bytes for it. */
-static tt_status write_k8s(const submission *s, FILE *out) {
+static tt_status write_k8s(const submission *s) {
     char secret[TT__SECRET_MADE_SIZE];
     if (s->nodes > 1) {
         TT__TRY(tt__secret_make(secret));
-        write_secret(s, secret, out);
+        write_secret(s, secret);
         explicit_bzero(secret, sizeof secret);
-        write_service(s, out);
+        write_service(s);
     }
-    write_job(s, out);
+    write_job(s);
     return TT_OK;
 }
 
@@ -440,9 +435,9 @@ static int submit_main(int argc, char **argv) {
     if (status)
         return status == TT_ERR_STATE ? TT__EXIT_USAGE : tt__cli_usage_error("submit", "%s", tt_last_error());
     if (slurm)
-        write_slurm(&s, stdout);
+        write_slurm(&s);
     else
-        status = write_k8s(&s, stdout);
+        status = write_k8s(&s);
     if (status)
         tt__cli_error("submit", "%s", tt_last_error());
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;
