@@ -59,8 +59,8 @@ TT_API TT_NODISCARD tt_status tt_elastic_new_with(const tt_elastic_new_args *arg
 #endif
 #define TT_ELASTIC_NEW_ARGS_INIT TT_ARGS_INIT
 
-/* Leave the job: release what was registered, and the group. Never waits. What was registered is the program's, and
- * lives on. NULL is allowed. */
+/* Leave the job: let go of all parts, and of the group. Never waits. Registered objects are the program's, and live on.
+ * NULL is allowed. */
 TT_API void tt_elastic_free(tt_elastic *elastic);
 
 /* The group of the present round (borrowed): ask again after each tt_elastic_restore(), the first one too, which may
@@ -152,7 +152,7 @@ TT_API TT_NODISCARD tt_status tt_elastic_restore(tt_elastic *elastic);
  * tt_elastic_restore(), as after every error; those of a collective. */
 TT_API TT_NODISCARD tt_status tt_elastic_should_stop(tt_elastic *elastic, int *signal);
 
-/* What became of this process. */
+/* How a round changed this process. */
 typedef struct tt_elastic_change {
     int round;                    /* the present one */
     int rank, world_size;         /* in it */
@@ -165,8 +165,8 @@ typedef struct tt_elastic_change {
  * NULL. */
 TT_API const tt_elastic_change *tt_elastic_changed(const tt_elastic *elastic);
 
-/* A seed for what this rank draws in the step that follows the last commit: it depends on `seed`, the commit and the
- * rank alone. So a step that is made again, also by the process that replaces a rank, draws the same:
+/* Return a seed for this rank's draws in the step after the last commit. It depends on `seed`, the commit and the rank
+ * alone. So a step that is made again, also by the process that replaces a rank, draws the same:
  *   tt_manual_seed(tt_elastic_step_seed(e, 7)) at the beginning of each step */
 TT_API uint64_t tt_elastic_step_seed(const tt_elastic *elastic, uint64_t seed);
 

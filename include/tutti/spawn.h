@@ -49,7 +49,8 @@
 
 TT_BEGIN_DECLS
 
-/* What a process runs. rank: its number, from 0. Returns 0 for success, else an exit code, as main() does. */
+/* The function that a process runs. rank: its number, from 0. Returns 0 for success, else an exit code, as main()
+ * does. */
 typedef int (*tt_spawn_fn)(int rank, void *arg);
 
 #define TT_SPAWN_MAX_PROCESSES 1024
@@ -128,13 +129,13 @@ TT_API TT_NODISCARD tt_status tt_process_context_join(tt_process_context *contex
  * NULL and 0 for NULL. PyTorch: ProcessContext.pids. */
 TT_API const int *tt_process_context_pids(const tt_process_context *context, int64_t *count);
 
-/* Send `signal` to those that have not ended. What ends because of it has failed, as far as tt_process_context_join()
- * is concerned. PyTorch: Process.terminate, Process.kill. Errors: TT_ERR_INVALID no such signal, TT_ERR_STATE. */
+/* Send `signal` to those that have not ended. To tt_process_context_join() a process that ends because of it has
+ * failed. PyTorch: Process.terminate, Process.kill. Errors: TT_ERR_INVALID no such signal, TT_ERR_STATE. */
 TT_API TT_NODISCARD tt_status tt_process_context_kill(tt_process_context *context, int signal);
 
 #define TT_EXIT_CODE_UNKNOWN INT32_MIN
 
-/* What PyTorch's ProcessRaisedException and ProcessExitedException have. */
+/* A failure, as PyTorch's ProcessRaisedException and ProcessExitedException tell it. */
 typedef struct tt_process_failure {
     int rank;                /* PyTorch: error_index */
     int pid;                 /* error_pid */

@@ -46,7 +46,7 @@ typedef enum tt_trainer_event {
     TT_TRAINER_END      /* `text` says why it ended; NULL after an error */
 } tt_trainer_event;
 
-/* What a display is told. Borrowed during the call. */
+/* A report to a display. Borrowed during the call. */
 typedef struct tt_trainer_report {
     size_t size; /* sizeof(tt_trainer_report) of the library's version */
     tt_trainer_event event;
@@ -96,9 +96,10 @@ typedef struct tt_trainer_run_args {
     tt_loader *loader;       /* required: this rank's batches, as many on each rank */
     tt_trainer_step_fn step; /* required */
     TT_OPTIONS;
-    void *user;          /* handed to `step` and `eval` */
-    tt_group *group;     /* train on all its ranks, by DDP; NULL: alone. What follows is the same on each of them,
-                                 but for eval_loader and what only rank 0 uses: metrics, display */
+    void *user; /* handed to `step` and `eval` */
+    /* train on all its ranks, by DDP; NULL: alone. The options below are the same on each of them, except for
+     * eval_loader, and metrics and display, which only rank 0 uses */
+    tt_group *group;
     tt_elastic *elastic; /* in place of .group: survive the loss of ranks: see below */
     tt_sampler *sampler; /* is told each epoch (tt_sampler_set_epoch()); NULL: none needs to be */
     int64_t epochs;      /* end after this many epochs since the start of training; 0: max_steps says when */

@@ -16,7 +16,7 @@ static const char *made_folder;
 
 static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* What the caller ignores (nohup) stays ignored. */
+/* Signals that the caller ignores (nohup) stay ignored. */
 static void add_ends(sigset_t *set) {
     sigemptyset(set);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {

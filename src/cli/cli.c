@@ -1,4 +1,4 @@
-/* What the subcommands share: spelling of flags, errors, guesses at what was meant. */
+/* Shared by all subcommands: flags and their spellings, errors, guesses at misspelt words. */
 #include "cli/cli.h"
 
 #include "base/error.h"
@@ -73,7 +73,7 @@ void tt__cli_note(const char *command, const char *format, ...) {
     va_end(args);
 }
 
-/* What was typed is quoted: it may be long, and of any characters. */
+/* The text quotes the command line, which may be long and hold any characters. */
 int tt__cli_usage_error(const char *command, const char *format, ...) {
     char text[USAGE_SIZE];
     va_list args;

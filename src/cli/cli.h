@@ -1,5 +1,4 @@
-/* What a subcommand of `tutti` is: its name, flags and texts in one table, from which help, completion and parsing are
- * made. */
+/* A subcommand of `tutti`: a table with its name, flags and texts, from which help, completion and parsing are made. */
 #ifndef TT_CLI_CLI_H
 #define TT_CLI_CLI_H
 
@@ -46,7 +45,7 @@ typedef struct tt__command {
     int (*run)(int argc, char **argv); /* argv[0] is its name's last word. Returns the exit code */
 } tt__command;
 
-/* What help and errors call the program: "tutti", unless the main() of another one says its own name. */
+/* The program's name in help and errors: "tutti", unless the main() of another program sets its own. */
 extern const char *tt__cli_program;
 
 extern const tt__command tt__cmd_run, tt__cmd_launch, tt__cmd_top, tt__cmd_trace, tt__cmd_store, tt__cmd_tune,

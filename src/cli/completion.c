@@ -35,7 +35,7 @@ static void for_each_command(const tt__command *command, void (*visit)(const tt_
 
 /* ---- bash and zsh, which parse this alike */
 
-/* "tutti run" or "tutti": what the script calls the command. */
+/* Print the command's name in the script: "tutti run" or "tutti". */
 static void put_path(const tt__command *command) { printf("tutti%s%s", *command->name ? " " : "", command->name); }
 
 /* Print the word that selects a subcommand. */

@@ -42,7 +42,7 @@ static uint32_t blamed_rank(void) {
     return at && sscanf(at, "rank %d", &rank) == 1 && rank >= 0 ? (uint32_t)rank + 1 : 0;
 }
 
-/* End what stands on the group. The group may be well, if the launcher wanted another round: then the other ranks are
+/* Let go of the group. The group may be well, if the launcher wanted another round: then the other ranks are
  * at the same place. */
 static void leave_round(tt_elastic *e) {
     if (!e->group)
@@ -173,7 +173,7 @@ void tt_elastic_free(tt_elastic *e) {
         return;
     tt__error_save(&saved);
     tt__error_restore(&saved);
-    /* peers are told this thread's last error; what stands on the group waits for nobody */
+    /* peers are told this thread's last error; parts that stand on the group wait for nobody */
     tt_destroy_process_group(e->group);
     tt__parts_unbind(&e->parts);
     tt__parts_free(&e->parts);

@@ -143,7 +143,7 @@ static tt_status synchronize(tt_elastic *e) {
 
 /* ---- restore ---- */
 
-/* Fail with what is wrong now if no other round mends it. */
+/* Return the present failure if no other round mends it. */
 static tt_status check_mendable(const tt_elastic *e) {
     tt_status failed = e->group ? e->group->failed : TT_OK, last = tt_last_status();
     bool mends = e->due || !e->group || tt__elastic_mends(failed) || (!failed && tt__elastic_mends(last));

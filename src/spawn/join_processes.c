@@ -61,7 +61,7 @@ static void copy_text(char *to, const char *from) {
     snprintf(to, TT__REPORT_TEXT_SIZE, "%.*s", TT__REPORT_TEXT_SIZE - 1, from);
 }
 
-/* Copy what the child left. It may have died in the middle of writing. */
+/* Copy the child's report. It may have died in the middle of writing it. */
 static void note_failure(tt_process_context *c, int r) {
     const tt__process *p = &c->process[r];
     const tt__child_report *report = &c->shared->of[r];

@@ -53,7 +53,7 @@ static void leave_last_error(tt__child_report *report) {
         report->secondary = true;
 }
 
-/* Take what would go to a launcher's error file. */
+/* Take a report that would go to a launcher's error file. */
 static void take_report(const char *message, bool secondary) {
     tt__child_report *report = me.report;
     if (getpid() != me.pid || atomic_exchange(&report->telling, 1))
@@ -84,7 +84,7 @@ static void end_child(int code, void *unused) {
 
 /* ---- the function's thread */
 
-/* OpenMP's runtimes have read their environment in the parent; what is set here holds for the calling thread. */
+/* OpenMP's runtimes read their environment in the parent. This call sets the number for the calling thread. */
 static void divide_openmp(int threads) {
     static const char *const runtimes[] = {"libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so"};
     for (size_t i = 0; i < sizeof runtimes / sizeof *runtimes; i++) {

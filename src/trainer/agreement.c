@@ -45,7 +45,8 @@ static common_option text_option(const char *name, const char *text) {
     return (common_option){name, TEXT, tt__means_hash(text, strlen(text)), text};
 }
 
-/* List all that decides which calls a rank makes and what its model becomes. `options` has room for OPTIONS_MAX. */
+/* List all options that decide which calls a rank makes and how its model is trained. `options` has room for
+ * OPTIONS_MAX. */
 static int list_options(const tt_trainer *t, common_option *options) {
     const tt_trainer_run_args *a = &t->a;
     const common_option all[] = {

@@ -1,4 +1,4 @@
-/* What people see of a run: the events that its display gets, the display on a console, and its metrics. */
+/* Reports of a run: the events that its display gets, the display on a console, and metrics. */
 #include "trainer/run_state.h"
 
 #include "base/error.h"

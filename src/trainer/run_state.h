@@ -24,7 +24,7 @@ typedef struct tt__bad_loss {
     int64_t batch, of;   /* which of this step's batches, counted from 1, of how many; of 0: there is no such loss */
 } tt__bad_loss;
 
-/* With .graph: what is captured, and the tensors that it reads and writes. */
+/* With .graph: the captured graphs, and the tensors that they read and write. */
 typedef struct tt__trainer_graphs {
     tt_graph *pass, *step;   /* NULL: not captured yet */
     tt_tensor *x, *y, *loss; /* on the device; NULL: none yet */
@@ -125,7 +125,7 @@ tt_status tt__trainer_recover(tt_trainer *t, tt_status status);
 /* End the run: a later commit of the program fails. */
 void tt__trainer_end_elastic(tt_trainer *t);
 
-/* ---- agreement.c: collective, but for these two */
+/* ---- agreement.c: collective, except for these two */
 
 /* Note SIGTERM and SIGUSR1, instead of what the program did with them, until tt__stop_signals_end(). */
 void tt__stop_signals_begin(tt__stop_signals *signals);

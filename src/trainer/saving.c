@@ -81,7 +81,7 @@ static tt_status gather_hook(tt_trainer *t) {
     return tt__joint_call_end(&call, gather_hook_entries(t));
 }
 
-/* Return what was gathered here; NULL: nothing. */
+/* Return the gathered state; NULL: there is none here. */
 static const tt_named_tensors *gathered_hook_state(tt_trainer *t) {
     return t->hook_state.count ? tt__dict_finish(&t->hook_state, TT_OK) : NULL;
 }
@@ -100,7 +100,7 @@ static tt_status keep_hook_entry(tt_trainer *t, const char *name, tt_tensor *all
     return tt__dict_add_own(&t->hook_state, own ? tt_clone(own) : NULL, "%s", name);
 }
 
-/* Keep this rank's state of the hook, of what a checkpoint holds. */
+/* Keep this rank's part of the hook's state in a checkpoint. */
 static tt_status keep_hook(tt_trainer *t, const tt_named_tensors *more) {
     const size_t length = strlen(prefix);
     TT__TRY(tt__dict_init(&t->hook_state, who, (size_t)more->count));
@@ -251,7 +251,7 @@ static tt_status keep_copy(tt_trainer *t) {
     if (!kept)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a path", t->a.checkpoint);
     unlink(kept);
-    char *leads_to = NULL; /* what a stranger's link leads to gets no second name */
+    char *leads_to = NULL; /* the target of a stranger's link gets no second name */
     tt_status status = tt__follow_links(t->a.checkpoint, &leads_to);
     if (!status && linkat(AT_FDCWD, leads_to, AT_FDCWD, kept, 0) != 0)
         status = write_checkpoint(t, kept);

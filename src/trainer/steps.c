@@ -255,7 +255,7 @@ static tt_status log_steps(tt_trainer *t) {
     return tt__trainer_write_rate(t);
 }
 
-/* Do what is due inside an epoch. What is due after its last step is done at its end. */
+/* Log, evaluate and save as due inside an epoch. After its last step end_epoch() does so. */
 static tt_status after_step(tt_trainer *t) {
     TT__TRY(log_steps(t));
     if (t->progress.epoch_step == t->steps)

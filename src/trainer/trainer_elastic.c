@@ -1,5 +1,5 @@
-/* A run whose ranks survive the loss of others. All its state is registered. After a loss it goes on from the last
- * commit, which is made after each step: what follows a step, as an evaluation at the epoch's end, is done again. */
+/* A run whose ranks survive the loss of others. All its state is registered. It commits after each step, and goes on
+ * from the last commit after a loss: an evaluation after that step, as at an epoch's end, is done again. */
 #include "base/args.h"
 #include "base/error.h"
 #include "data/loader/loader.h"

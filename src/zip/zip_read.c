@@ -72,7 +72,7 @@ static tt_status status_of_zip(int code) {
                                                         : TT_ERR_FORMAT;
 }
 
-/* Record what libzip says of an archive. Releases `error`. */
+/* Record libzip's error of an archive. Releases `error`. */
 static tt_status fail_zip(const char *name, const tt__zip *lib, zip_error_t *error) {
     int code = lib->zip_error_code_zip(error);
     tt_status status = tt__fail(status_of_zip(code), "%s: not a whole zip archive (cut short?): %s", name,

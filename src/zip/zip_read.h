@@ -28,7 +28,7 @@ tt_status tt__zip_open(tt__zip_reader *reader, const char *name, const void *dat
 /* Harmless on a zeroed one. */
 void tt__zip_close(tt__zip_reader *reader);
 
-/* What the headers of record `index` say. */
+/* The headers of a record. */
 typedef struct tt__zip_record {
     const char *name; /* as it stands there; borrowed from the reader */
     uint64_t size, packed_size;

@@ -67,8 +67,8 @@ typedef struct known_set {
     const tt__command *command;
     const char *const *mirrors;
     const tt__remote_file *files; /* name NULL after the last */
-    const char *folder;           /* in the archive, which the one file is; NULL: the files are what is wanted */
-    const char *const *members;   /* of it that are wanted; NULL after the last */
+    const char *folder;           /* of an archive, which the one file is; NULL: the files themselves are wanted */
+    const char *const *members;   /* files of that folder that are wanted; NULL after the last */
 } known_set;
 
 static const char *const mnist_mirrors[] = {"https://ossci-datasets.s3.amazonaws.com/mnist",

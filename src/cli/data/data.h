@@ -13,7 +13,7 @@ typedef struct tt__remote_file {
     int64_t size;       /* bytes */
 } tt__remote_file;
 
-/* What came of a file. */
+/* How a download ended. */
 typedef enum tt__download_end { TT__DOWNLOADED, TT__WAS_THERE } tt__download_end;
 
 /* Called now and then with the bytes that are there. */

@@ -1,4 +1,4 @@
-/* What the checks share: adding findings, reading a line of a file. */
+/* Shared by all checks: adding findings, reading a line of a file. */
 #include "base/text/format.h"
 #include "base/text/plain_text.h"
 #include "cli/doctor/doctor.h"

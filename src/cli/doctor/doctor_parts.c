@@ -1,6 +1,6 @@
-/* What of this host programs may use: libraries that are loaded when they are first needed, plug-ins, Python; GPUs, as
- * the kernel's part of NVIDIA's driver lists them under /proc; and what CUDA devices need (the driver,
- * libtutti-cuda.so, NVIDIA's libraries), which a child process loads. */
+/* Parts of this host that programs may use: libraries that are loaded when they are first needed, plug-ins, Python;
+ * GPUs, as the kernel's part of NVIDIA's driver lists them under /proc; and the driver, libtutti-cuda.so and NVIDIA's
+ * libraries, which a child process loads. */
 #include "cli/doctor/doctor.h"
 
 #include "base/error.h"

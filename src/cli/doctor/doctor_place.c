@@ -130,7 +130,7 @@ static void check_reaching(tt__doctor *doctor, const char *check, const char *ho
     }
 }
 
-/* Several hosts can't meet at what is loopback on each. */
+/* Several hosts can't meet at a loopback address. */
 static bool check_loopback(tt__doctor *doctor, const tt__meeting *meeting) {
     struct addrinfo *list = NULL;
     bool loopback = true;

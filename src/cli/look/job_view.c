@@ -20,7 +20,7 @@ static tt__view_state view_state_of(const tt__view_rank *rank, bool here) {
         return TT__VIEW_STARTING;
     if (!here)
         return rank->rank.stopped ? TT__VIEW_STOPPED : TT__VIEW_RUNS;
-    /* What the launcher started may be a script around the rank. */
+    /* The launcher may have started a script around the rank. */
     int64_t pid = rank->recorder ? rank->recorder->pid : rank->rank.pid;
     char state = pid == (pid_t)pid ? tt__proc_state((pid_t)pid) : 0; /* a recorder may hold anything */
     if (state == 'T' || state == 't')

@@ -131,7 +131,7 @@ tt_status tt__view_infer_ends(tt__view *view);
 /* List the groups: *groups (n), the caller's to free(). */
 tt_status tt__view_groups(const tt__view *view, tt__view_group **groups, int *n);
 
-/* What a rank did in the last second, or in as much of it as its recorder remembers. */
+/* A rank's rates in the last second, or in the part of it that its recorder remembers. */
 typedef struct tt__view_rates {
     double calls_per_s, bytes_per_s;
     double busy;        /* share of the time inside calls, 0 to 1 */

@@ -1,4 +1,4 @@
-/* What a view sums up to: ranks that come late (their records of one collective call side by side), rates, and the
+/* Summaries of a view: ranks that come late (their records of one collective call side by side), rates, and the
  * progress of the training. */
 #include "cli/look/job_view.h"
 
@@ -224,7 +224,7 @@ tt__view_rates tt__view_rates_of(const tt__view_rank *rank) {
     int64_t from = rank->now_ns - SECOND_NS, busy = 0, device_busy = 0;
     bool full = rank->n > TT__RECORDS - 8 * TT__RECORD_BLOCK;
     if (full && rank->calls[0].begin_ns > from)
-        from = rank->calls[0].begin_ns; /* what was before is overwritten */
+        from = rank->calls[0].begin_ns; /* older calls are overwritten */
     double window = (double)(rank->now_ns - from) / (double)SECOND_NS, calls = 0, bytes = 0;
     int64_t until = from, device_until = from;
     for (int i = 0; i < rank->n; i++) {

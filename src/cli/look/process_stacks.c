@@ -170,7 +170,7 @@ static frame_list *begin_frames(stack_writer *w, int limit) {
     return &w->frames;
 }
 
-/* Write what was kept of a thread. `failed`: libdw's result for its frames. */
+/* Write the frames that were kept of a thread. `failed`: libdw's result for them. */
 static void write_stack(const stack_writer *w, pid_t tid, int failed, uint64_t pc, int limit) {
     int begin = first_frame(w, pc);
     write_heading(w, tid);

@@ -15,7 +15,7 @@ enum { LANES = 32, BUFFER = 1 << 16 };
 /* An arrow is drawn where it explains a wait, and not the usual jitter. */
 static const int64_t ARROW_NS = 20000;
 
-/* A row of slices that don't overlap: calls of one group, or what ran on one device. */
+/* A row of slices that don't overlap: calls of one group, or work on one device. */
 typedef struct lane {
     uint32_t of; /* the group's id, or the device */
     int64_t end_ns;
@@ -180,7 +180,7 @@ static void put_state(writer *w, const tt__view_rank *rank) {
     put_instant(w, rank, rank->waits_since_ns, text);
 }
 
-/* Write what ran on devices. */
+/* Write the slices of work on devices. */
 static void put_device_calls(writer *w, const tt__view_rank *rank) {
     lane lanes[LANES];
     int n = 0;
@@ -287,7 +287,7 @@ static int64_t earliest_ns(const tt__view *view) {
                 base = view->ranks[i].rpc_calls[c].begin_ns;
         for (int c = 0; c < view->ranks[i].n; c++)
             if (view->ranks[i].calls[c].begin_ns < base)
-                base = view->ranks[i].calls[c].begin_ns; /* what ran on a device began later */
+                base = view->ranks[i].calls[c].begin_ns; /* work on a device began later */
     }
     return base == INT64_MAX ? view->now_ns : base;
 }

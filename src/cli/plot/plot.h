@@ -50,7 +50,8 @@ typedef struct tt__plot {
 } tt__plot;
 
 /* Read the runs at `paths` (files, run folders, folders of run folders) and choose what is drawn. `note` is called with
- * what was left out of a file. Errors: those of reading, TT_ERR_NOT_FOUND nothing to draw; TT_ERR_MEMORY. */
+ * a text for each file of which something was left out. Errors: those of reading, TT_ERR_NOT_FOUND nothing to draw;
+ * TT_ERR_MEMORY. */
 tt_status tt__plot_load(tt__plot *plot, char *const *paths, const tt__plot_wish *wish, void (*note)(const char *text));
 void tt__plot_free(tt__plot *plot);
 

@@ -110,7 +110,7 @@ static tt_status read_path(plot_loader *l, const char *path) {
     return TT_OK;
 }
 
-/* Runs are told apart by what their paths do not share at the beginning. */
+/* Shorten the runs' names: drop the beginning that all paths share. */
 static void shorten_names(plot_loader *l) {
     size_t shared = l->count ? strlen(l->runs[0].name) : 0;
     for (int i = 0; i < l->count; i++) {
@@ -275,7 +275,7 @@ static void drop_last_if_empty(tt__plot *plot) {
     plot->count--;
 }
 
-/* Is the tag wanted? "epoch" alone says where steps lie, and is drawn only where it is named. */
+/* Is the tag wanted? The series "epoch" says where steps lie: it is drawn only if it is named. */
 static bool tag_is_wanted(const char *tag, const char *patterns) {
     if (!patterns)
         return strcmp(tag, "epoch") != 0;

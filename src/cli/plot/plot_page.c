@@ -98,8 +98,7 @@ static void draw_axes(const chart_frame *f, const char *x_name) {
 /* Points outside of the axes, which are laid around smoothed values, end at the edge. */
 static double into_frame(double place) { return place < 0 ? 0 : place > 1 ? 1 : place; }
 
-/* The points of a curve that fall into half a unit of width: what shows of them is a stroke from the least to the
- * greatest. */
+/* The points of a curve within half a unit of width. They are drawn as a stroke from the least to the greatest. */
 typedef struct curve_column {
     double at;
     double first, low, high, last;

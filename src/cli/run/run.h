@@ -1,4 +1,4 @@
-/* What run.c, the command, has of the other files here: each turns some flags of `tutti run` into a part of the job. */
+/* The parts of `tutti run`: each file but run.c turns some flags into a part of the job. */
 #ifndef TT_CLI_RUN_RUN_H
 #define TT_CLI_RUN_RUN_H
 

@@ -170,7 +170,7 @@ static int count_entries(const char *path) {
 static int count_visible(const char *list, int devices) {
     tt__visible visible;
     tt__visible_read(&visible, list, devices, NULL, NULL);
-    bool are_parts = !strncmp(list, "MIG-", 4); /* of which there may be more than GPUs */
+    bool are_parts = !strncmp(list, "MIG-", 4); /* there may be more of these than GPUs */
     return visible.repeats ? 0 : visible.count < devices || are_parts ? visible.count : devices;
 }
 

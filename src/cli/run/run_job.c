@@ -291,7 +291,7 @@ tt_status tt__run_logs_make(tt__logs *logs, const tt__job *job, const tt__run_fl
     const char *base = flags->log_dir;
     bool wanted = base != NULL, to_null = base && !strcmp(base, "/dev/null");
     for (int i = 0; i < job->workers; i++) {
-        logs->files[i] |= logs->tee[i]; /* what is teed goes through its file */
+        logs->files[i] |= logs->tee[i]; /* a stream that is teed goes through its file */
         wanted = wanted || logs->files[i];
     }
     if (!wanted || to_null) {

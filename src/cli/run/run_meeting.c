@@ -95,8 +95,8 @@ static tt_status read_conf_settings(tt__job *job, tt__run_meeting *place, const 
     return TT_OK;
 }
 
-/* `tutti run` could once be a node of a job of torchrun's. Whoever still asks for that must not start a job of its own
- * unawares. Any other value is ignored, as torchrun does. */
+/* `tutti run` could once be a node of a job of torchrun's. A user who still asks for that must not start another job
+ * unawares. Other values are ignored, as by torchrun. */
 static tt_status check_protocol(const char *value) {
     if (!value || (strcmp(value, "torch") != 0 && strcmp(value, "torch1") != 0))
         return TT_OK;

@@ -1,5 +1,5 @@
-/* What `tutti run` shows of running workers (long waits, the training's progress), what it tells of those that crash or
- * hang (stacks, last calls), and the port that answers health checks. */
+/* Watching workers: lines on long waits and the training's progress, stacks and last calls of workers that crash or
+ * hang, and the port that answers health checks. */
 #include "cli/run/run.h"
 
 #include "base/error.h"

@@ -226,7 +226,7 @@ static tt_status make_submission(submission *s, bool slurm, bool k8s, int argc, 
     TT__TRY(check_scheduler(s, slurm, k8s));
     TT__TRY(find_launcher(argv, &launcher));
     if (tt__run_flags_parse("submit", &flags, argc - launcher, argv + launcher, &program))
-        return TT_ERR_STATE; /* it has said what is wrong */
+        return TT_ERR_STATE; /* the error is printed */
     TT__TRY(check_left_open(&flags));
     TT__TRY(count_submit_nodes(s, &flags));
     if (program >= argc - launcher)
