@@ -70,6 +70,7 @@ COSTS = {
     ("all_gather", "ring"): lambda n, b: (n - 1, n - 1, (n - 1) * b, b),
     ("all_gather", "bruck"): lambda n, b: (log2(n), log2(n), (n - 1) * b, n * b),
     ("all_gather", "recursive_doubling"): lambda n, b: (log2(n), log2(n), (n - 1) * b, b),
+    ("all_gather", "neighbor_exchange"): lambda n, b: (n // 2, n // 2, (n - 1) * b, b),
     ("all_gather_v", "direct"): lambda n, b: (1, n - 1, (n - 1) * b, b),
     ("all_gather_v", "ring"): lambda n, b: (n - 1, n - 1, (n - 1) * b, b),
     ("gather", "direct"): lambda n, b: (1, n - 1, (n - 1) * b, b),
@@ -194,7 +195,8 @@ def best(parameters, op, world, b):
     found = [(predict(parameters, terms(op, name, world, b, 1)), name) for of, name in COSTS
              if of == op and not (world > 64 and name in direct and op not in ("gather", "scatter"))
              and (of, name) != ("all_reduce", "ring")
-             and not (name == "recursive_doubling" and world & (world - 1))]
+             and not (name == "recursive_doubling" and world & (world - 1))
+             and not (name == "neighbor_exchange" and world % 2)]
     return min(found)
 
 

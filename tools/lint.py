@@ -15,11 +15,13 @@ is one.
   contract  a status must be used (TT_NODISCARD); arguments have TT_X_ARGS_INIT and tt_x_with; counts are int64_t
   sizes     no function above 80 lines, no file above 600
   folders   no folder of src or tests with more than 45 sources and headers: it wants rooms
+  states    a struct of the launcher's state has at most three booleans: a fourth wants an enum
   operators an operator, that is src/autograd without its argument checks, neither tests an element type nor looks at
             elements: kernels do
   names     no two files of src/ have one name, whatever their folders (a header and a source of one name share a
             folder), and no two files a static function of one name, so that a backtrace tells them apart
   types     no two types of src/ and include/ that begin with tt_ have one name, so that a name means one thing
+  mentions  the files that comments and ARCHITECTURE.md name are there
   columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments and the text of pages, where
             only rows of tables and single words, such as links, may be longer
   sites     a call of ours to other ranks says in words what it is part of: its line would mean nothing to a program
@@ -53,6 +55,9 @@ MAX_FUNCTION_LINES = 80
 MAX_FILE_LINES = 600
 MAX_FOLDER_FILES = 45
 MAX_COLUMNS = 120
+# The headers whose structs are the launcher's state, and how many booleans one may have.
+STATES = r"src/launch/(machine/machine_state|launcher_parts)\.h"
+MAX_BOOLEANS = 3
 MAX_FRONT_LINES = 120
 # What is written by hand in the folders whose lines are measured.
 COLUMN_FOLDERS = ("src", "include", "examples", "tests", "plugins", "bindings", "bench", "tools", "cmake")
@@ -62,6 +67,9 @@ LINKING_PAGES = ("*.md", "docs/**/*.md", "bindings/*/*.md")
 INDEX = "docs/README.md"
 OF_ALL_TIMES = ("CHANGELOG.md", "ARCHITECTURE.md")  # these also name what is gone, or is no public function
 INDEXED = ("docs/**/*.md", "docs/man/*.1")
+
+# Files of others that comments name.
+OTHERS_FILES = set("a.c cmocka.h cublasLt.h jpeglib.h linux_syscall_hooks.h llm.c math.h pidfd.h train.c".split())
 
 # What makes a descriptor, and who may do so without tt__fd(): it itself; who makes standard streams of them.
 MAKES_DESCRIPTOR = (r"(?<![\w>.*])(accept4?|dup|epoll_create1|eventfd|memfd_create|open(?:at)?|signalfd|socket|"
@@ -369,6 +377,30 @@ def check_folders(names):
                               "together")
 
 
+def check_states(texts):
+    """`texts`: path -> text."""
+    for name, text in texts.items():
+        bare = strip_comments(text)
+        for found in re.finditer(r"\bstruct (\w+) \{([^{}]*)\}", bare) if re.fullmatch(STATES, name) else ():
+            booleans = re.findall(r"\w+(?=[,;])", " ".join(re.findall(r"\bbool ([^;]*;)", found[2])))
+            if len(booleans) > MAX_BOOLEANS:
+                yield name, bare.count("\n", 0, found.start()) + 1, (
+                    f"{found[1]} has {len(booleans)} booleans, above {MAX_BOOLEANS} ({', '.join(booleans)}): those "
+                    "that exclude each other are one enum")
+
+
+def check_mentions(texts, files):
+    """`texts`: path -> text of sources and of ARCHITECTURE.md; `files`: names of all files, without their folders."""
+    for name, text in texts.items():
+        comments = re.finditer(r"/\*.*?\*/", text, flags=re.S) if name.endswith((".c", ".h", ".cu")) else [
+            re.match(".*", text, flags=re.S)]
+        for comment in comments:
+            for found in re.finditer(r"(?<![\w<.])[\w/]*?(\w+\.(?:c|h|cu|hpp))\b(?!\.\d)", comment[0]):
+                if found[1] not in files and found[1].islower() and found[1][0] != "_" and found[1] not in OTHERS_FILES:
+                    line = text.count("\n", 0, comment.start() + found.start()) + 1
+                    yield name, line, f"{found[0]} is named, and there is no such file"
+
+
 def check_file_names(names):
     """`names`: paths. A header and a source of one name belong together, so they lie in one folder."""
     first = {}
@@ -656,8 +688,15 @@ def source_findings():
     yield from check_file_names(texts)
     yield from check_static_names(texts)
     headers = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("include/tutti/*.h")}
+    yield from check_states(texts)
     yield from check_type_names(texts | headers)
     yield from check_include_circles(texts)
+    files = {path.name for folder in COLUMN_FOLDERS for path in (ROOT / folder).rglob("*.*")}
+    commented = {str(path.relative_to(ROOT)): path.read_text() for folder in ("src", "include", "plugins", "tests")
+                 for path in (ROOT / folder).rglob("*") if path.suffix in (".c", ".h", ".cu")}
+    page = ROOT / "ARCHITECTURE.md"
+    commented |= {page.name: page.read_text()} if page.exists() else {}
+    yield from check_mentions(commented, files)
     macros = site_macros("".join(path.read_text() for path in ROOT.glob("include/tutti/*.h")))
     for path in sorted(ROOT.glob("src/*/**/*.[ch]")):
         name, text = str(path.relative_to(ROOT)), path.read_text()

@@ -9,14 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/args.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/machine/clock.h"
 #include "base/problem_list.h"
+#include "base/random_bytes.h"
 #include "base/text/json.h"
 #include "base/text/parse.h"
 #include "checkpoint/safetensors.h"
@@ -233,12 +233,9 @@ static int64_t shard_length(const tt_named_tensors *tensors, int64_t from, uint6
 
 /* Write a number that no other save has. */
 static void draw_save_number(char text[17]) {
-    struct timespec now;
-    uint64_t drawn = 0;
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (getrandom(&drawn, sizeof drawn, GRND_NONBLOCK) < 0)
-        drawn = (uint64_t)getpid() << 40;
-    snprintf(text, 17, "%016" PRIx64, drawn ^ ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec));
+    uint64_t drawn;
+    tt__random_seed(&drawn, sizeof drawn);
+    snprintf(text, 17, "%016" PRIx64, drawn ^ (uint64_t)tt__realtime_ns());
 }
 
 /* Write tensors `from` to `from` + n, and note where they are. */

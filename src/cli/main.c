@@ -1,6 +1,7 @@
 /* tutti: one command, its subcommands in a table. */
 #include "cli/cli.h"
 
+#include "base/machine/host_name.h"
 #include "launch/adapters/remote_clock.h"
 #include "launch/adapters/remote_node.h"
 #include "launch/local/children.h"
@@ -70,7 +71,7 @@ static int run_remote_node(void) {
     int exit_code = TT__EXIT_FAILED;
     if (!tt__remote_node_run(STDIN_FILENO, &exit_code))
         return tt__remote_code(exit_code);
-    gethostname(host, sizeof host - 1);
+    tt__host_name(host, sizeof host);
     tt__cli_error("run", "host %s: %s", host, tt_last_error());
     return TT__REMOTE_FAILED;
 }

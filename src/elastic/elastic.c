@@ -20,18 +20,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char who[] = "tt_elastic_new";
-
-/* The process that has one; a forked child may have its own. There is one a process, because signals and what the
- * launcher is told are the process's. */
-static _Atomic pid_t owner;
-
-static bool claim_process(void) {
-    pid_t before = atomic_load(&owner);
-    return before != getpid() && atomic_compare_exchange_strong(&owner, &before, getpid());
-}
 
 /* ---- rounds ---- */
 
@@ -150,11 +140,11 @@ tt_status tt_elastic_new_with(const tt_elastic_new_args *args, size_t size) {
     if (!a.out)
         return tt__fail(TT_ERR_INVALID, "%s: `out` is NULL", who);
     *a.out = NULL;
-    if (!claim_process())
+    if (!tt__standing_record_claim())
         return tt__fail(TT_ERR_STATE, "%s: this process has one already: end that first (tt_elastic_free())", who);
     tt_elastic *e = calloc(1, sizeof *e);
     if (!e) {
-        atomic_store(&owner, 0);
+        tt__standing_record_release();
         return tt__fail(TT_ERR_MEMORY, "%s: out of memory", who);
     }
     e->commits = e->line.round = -1;
@@ -186,7 +176,7 @@ void tt_elastic_free(tt_elastic *e) {
     free(e->transport);
     free(e->algorithms);
     free(e);
-    atomic_store(&owner, 0);
+    tt__standing_record_release();
     tt__error_restore(&saved);
 }
 

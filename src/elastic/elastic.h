@@ -1,4 +1,5 @@
-/* The inside of an elastic job. Its floors: restore.c > elastic.c > next_round.c, state_parts.c > stop_wish.c. */
+/* The inside of an elastic job. Its floors: restore.c > elastic.c > next_round.c, state_parts.c >
+ * standing_record.c, stop_wish.c. */
 #ifndef TT_ELASTIC_ELASTIC_H
 #define TT_ELASTIC_ELASTIC_H
 
@@ -59,7 +60,7 @@ void tt__parts_unbind(tt__parts *parts);
 /* Destroy all. */
 void tt__parts_free(tt__parts *parts);
 
-/* ---- next_round.c: what a process tells its launcher between groups, and hears from it (net/job/recovery_words.h) */
+/* ---- standing_record.c: the connection of a process to its launcher between groups */
 
 /* A recorder of this process's own that stands between its groups. In it the launcher reads what the process wants
  * while it has no group because joining one failed. On its connection the launcher tells of rounds. */
@@ -69,13 +70,24 @@ typedef struct tt__standing_record {
     int socket;             /* that of the connection to the launcher; -1: there is none */
 } tt__standing_record;
 
+/* Claim the one that a process may have, since signals and what the launcher is told are the process's. False: it is
+ * claimed already. A forked child may claim its own. */
+bool tt__standing_record_claim(void);
+void tt__standing_record_release(void);
+
 /* Make one and show it to the launcher, if there is a launcher. */
 tt_status tt__standing_record_open(tt__standing_record *standing, int rank, int world);
 
 /* Show it to the launcher again, as that of this rank, in place of a group's recorder that has ended or soon will. */
 void tt__standing_record_show(tt__standing_record *standing, int rank, int world);
 
+/* Receive a packet of the launcher through standing->socket within `ms`: 1; 0: none came; -1: the launcher has
+ * ended. */
+int tt__standing_record_receive(int socket, tt__job_packet *packet, int ms);
+
 void tt__standing_record_close(tt__standing_record *standing);
+
+/* ---- next_round.c: the next round, as the launcher tells it (net/job/recovery_words.h) */
 
 /* A round, as the launcher tells it. */
 typedef struct tt__round_news {

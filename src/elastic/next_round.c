@@ -1,74 +1,13 @@
-/* What a process tells its launcher between groups, and hears from it. */
+/* The next round of the job, as this process's launcher tells it. */
 #include "elastic/elastic.h"
 
 #include "base/error.h"
-#include "base/files/fd.h"
 #include "base/machine/clock.h"
-#include "base/process/fork_fds.h"
 #include "base/saved_error.h"
 #include "base/text/plain_text.h"
-#include "comm/record/recovery.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-/* ---- the standing record */
-
-static void hang_up_record(tt__standing_record *standing) {
-    tt__fork_fd_forget(standing->socket);
-    if (standing->socket >= 0)
-        close(standing->socket);
-    standing->socket = -1;
-}
-
-tt_status tt__standing_record_open(tt__standing_record *standing, int rank, int world) {
-    const char *job = getenv("TT_JOB_SOCKET");
-    *standing = (tt__standing_record){.memory = -1, .socket = -1};
-    if (!job || !*job)
-        return TT_OK;
-    standing->memory = tt__sealed_memory("tutti-recovery", sizeof(tt__recorder));
-    if (standing->memory < 0)
-        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make memory that the launcher reads");
-    void *at = mmap(NULL, sizeof(tt__recorder), PROT_READ | PROT_WRITE, MAP_SHARED, standing->memory, 0);
-    if (at == MAP_FAILED)
-        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't map memory that the launcher reads");
-    standing->recorder = at;
-    tt__recorder_init(standing->recorder, rank, world);
-    tt__recovery_attach(standing->recorder);
-    tt__standing_record_show(standing, rank, world);
-    return TT_OK;
-}
-
-void tt__standing_record_show(tt__standing_record *standing, int rank, int world) {
-    if (!standing->recorder)
-        return;
-    hang_up_record(standing);
-    standing->recorder->rank = rank;
-    standing->recorder->world = world;
-    standing->socket = tt__recorder_publish(standing->recorder, standing->memory, 0);
-    tt__fork_fd_drop(standing->socket);
-    tt__job_packet packet = {0};
-    if (standing->socket >= 0 && !tt__job_send(standing->socket, TT__JOB_AWAITS, &packet, -1))
-        hang_up_record(standing);
-}
-
-void tt__standing_record_close(tt__standing_record *standing) {
-    if (standing->recorder) {
-        tt__recovery_detach(standing->recorder);
-        hang_up_record(standing);
-        munmap(standing->recorder, sizeof *standing->recorder);
-    }
-    if (standing->memory >= 0)
-        close(standing->memory);
-    *standing = (tt__standing_record){.memory = -1, .socket = -1};
-}
-
-/* ---- rounds */
 
 enum { SLICE_MS = 200 }; /* a wait is cut into these: a signal may come just before poll() */
 
@@ -94,24 +33,12 @@ tt_status tt__round_read(tt__round_news *news, const tt__job_round *told) {
     return TT_OK;
 }
 
-/* Receive a packet within `ms`. Returns 1; 0: none came; -1: the launcher has ended. */
-static int receive_within(int socket, tt__job_packet *packet, int ms) {
-    struct pollfd one = {.fd = socket, .events = POLLIN};
-    int attached = -1;
-    if (poll(&one, 1, ms) <= 0)
-        return 0;
-    int got = tt__job_receive(socket, packet, &attached);
-    if (attached >= 0)
-        close(attached);
-    return got;
-}
-
 static tt_status await_round(int socket, tt__job_packet *packet, int round, int64_t wait_ms,
                              const tt__stop_wish *stop) {
     int64_t deadline_ms = tt__deadline_ms(wait_ms);
     for (;;) {
         int left = tt__left_ms(deadline_ms);
-        int got = receive_within(socket, packet, left < SLICE_MS ? left : SLICE_MS);
+        int got = tt__standing_record_receive(socket, packet, left < SLICE_MS ? left : SLICE_MS);
         if (got < 0)
             return tt__job_fail_ended(packet, "its launcher");
         bool answers = got && (packet->kind == TT__JOB_ROUND || packet->kind == TT__JOB_NO_ROUND);
@@ -157,7 +84,7 @@ tt_status tt__round_await(int socket, tt__round_news *news, int round, int64_t w
 bool tt__round_wanted(int socket, int round) {
     tt__job_packet packet = {0};
     bool wanted = false;
-    while (socket >= 0 && receive_within(socket, &packet, 0) > 0)
+    while (socket >= 0 && tt__standing_record_receive(socket, &packet, 0) > 0)
         wanted = wanted || (packet.kind == TT__JOB_WANTED && packet.round.number > round);
     return wanted;
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/mutant.h"
+#include "base/random_bytes.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/record/recovery.h"

@@ -134,17 +134,4 @@ tt_status tt__job_run(tt__job *job, int *exit_code);
 enum { TT__TELL_MS = 30000 };
 void tt__job_tell_problem(const tt__job *job, const char *problem);
 
-/* Write the path of the error file of this node's worker `i`: "DIR/worker-3.json", or where torchrun has it in the
- * directory of logs. Returns `path`. */
-const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]);
-
-/* Choose the name of the directory for error files, which the keeper makes, empties before each attempt, and removes;
- * make it, with one thread (0 or errno); remove its files; remove it with its files, if it is still there; fail because
- * it can't be made. */
-tt_status tt__job_error_dir_name(tt__job *job);
-int tt__job_error_dir_make(tt__job *job);
-void tt__job_error_dir_clear(const tt__job *job);
-void tt__job_error_dir_remove(const tt__job *job);
-tt_status tt__job_error_dir_failed(int errnum);
-
 #endif

@@ -1,20 +1,103 @@
 /* The launcher's loop: wait, give the machine one event after the other, carry out its actions. job.h has the processes
  * of a job, machine/job_machine.h the decisions. */
-#include "launch/launcher_parts.h"
-
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/machine/host_name.h"
+#include "base/process/waits.h"
 #include "launch/cluster/election.h"
-#include "launch/launcher_watchdog.h"
+#include "launch/launcher_parts.h"
 #include "launch/local/children.h"
+#include "launch/local/error_files.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 typedef tt__launcher_state launcher;
+
+/* ---- what is shown of a running job */
+
+static const void *look_recorder(void *user, int i, size_t *size) {
+    return tt__watch_recorder(((launcher *)user)->watch, i, size);
+}
+
+/* Return the node that has the rank. */
+static int node_of(const launcher *l, int rank) {
+    const tt__round *round = l->machine.membership.round;
+    int node = l->job->nodes - 1;
+    while (round && node > 0 && round->of[node].first_rank > rank)
+        node--;
+    return node;
+}
+
+static const char *look_place(void *user, int rank, char *text, size_t size) {
+    const launcher *l = user;
+    char host[64] = "?";
+    int i = rank - l->job->first_rank, node = node_of(l, rank);
+    bool here = i >= 0 && i < l->job->workers;
+    tt__host_name(host, sizeof host);
+    if (!here && l->machine.membership.round)
+        snprintf(host, sizeof host, "%s", l->machine.membership.round->of[node].hostname);
+    if (here)
+        snprintf(text, size, "host %s, pid %d", host, (int)l->workers[i].pid);
+    else
+        snprintf(text, size, "host %s, node %d", host, node);
+    return text;
+}
+
+static void look_say(void *user, const char *line) {
+    tt__streams_print(&((launcher *)user)->streams, "tutti run: %s", line);
+}
+
+static void look_show(void *user, const char *line) { tt__streams_show(&((launcher *)user)->streams, line); }
+
+/* Call job->look() if that is due. */
+static void look_at_job(launcher *l) {
+    const tt__job_look look = {l, look_recorder, look_place, look_say, look_show};
+    if (tt__now_ms() < l->look_ms)
+        return;
+    l->job->look(l->job, &look);
+    l->look_ms = tt__deadline_ms(l->job->look_ms);
+}
+
+/* ---- descriptors */
+
+/* Beside those that are open: for signals, the keeper, the log, the store and a client of it, the secret, the job's
+ * socket, and two files read in between; for a worker its stderr, its recorder, and connections to the store and the
+ * job's socket. */
+enum { OWN_DESCRIPTORS = 21, WORKER_DESCRIPTORS = 4, NODES_DESCRIPTORS = 4 };
+
+static int open_descriptors(void) {
+    int n = 0;
+    DIR *own = opendir("/proc/self/fd");
+    for (const struct dirent *entry; own && (entry = readdir(own));)
+        n += entry->d_name[0] != '.';
+    if (own)
+        closedir(own);
+    return own ? n - 1 : 3; /* `own` is among them */
+}
+
+/* Refuse to begin with too few descriptors: the store, whose event loop aborts without, and each worker's connections
+ * need some. *spare: how many there are beyond. */
+static tt_status check_descriptors(const tt__job *job, int *spare) {
+    struct rlimit limit;
+    int need = open_descriptors() + OWN_DESCRIPTORS + WORKER_DESCRIPTORS * job->workers;
+    need += tt__follow_descriptors(job) + tt__watchdog_descriptors(job);
+    if (job->max_nodes > 1)
+        need += NODES_DESCRIPTORS;
+    *spare = INT_MAX;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= INT_MAX)
+        return TT_OK;
+    *spare = (int)limit.rlim_cur - need;
+    if (*spare >= 0)
+        return TT_OK;
+    return tt__fail(TT_ERR_SYSTEM,
+                    "launching %d worker%s takes %d descriptors at least, but this process may have %d (ulimit -n)",
+                    job->workers, job->workers == 1 ? "" : "s", need, (int)limit.rlim_cur);
+}
 
 enum { FLUSH_MIN_MS = 1000 };
 
@@ -28,13 +111,13 @@ static void wait_for_events(launcher *l) {
         due_ms = l->look_ms;
     int timeout = due_ms == INT64_MAX ? -1 : tt__left_ms(due_ms);
     l->fds[0] = (struct pollfd){.fd = done ? -1 : l->keeper.socket, .events = POLLIN};
-    l->fds[1] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+    l->fds[1] = (struct pollfd){.fd = l->signals.fd, .events = POLLIN};
     l->fds[2] = (struct pollfd){.fd = tt__watch_fd(l->watch), .events = POLLIN};
     l->fds[3] = (struct pollfd){.fd = l->nodes ? tt__nodes_fd(l->nodes) : -1, .events = POLLIN};
     int n = 4 + tt__streams_poll(&l->streams, l->fds + 4, &timeout);
     n += tt__follow_poll(l->follow, l->fds + n, &timeout);
     n += tt__watchdog_poll(l, l->fds + n, &timeout);
-    poll(l->fds, (nfds_t)n, timeout);
+    tt__poll(l->fds, n, timeout);
 }
 
 static void launcher_serve(launcher *l) {
@@ -53,7 +136,7 @@ static void launcher_run(launcher *l) {
         launcher_serve(l);
         tt__launcher_take_time(l);
         if (l->machine.attempt.phase == TT__RUNNING)
-            tt__launcher_look(l);
+            look_at_job(l);
     }
     tt__streams_show(&l->streams, "");
 }
@@ -117,7 +200,6 @@ static tt_status launcher_allocate(launcher *l) {
 static tt_status start_keeper(launcher *l) {
     l->spared_count = tt__children(l->spared, TT__MAX_SPARED);
     l->job->group = getpgrp();
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
     TT__TRY(tt__job_error_dir_name(l->job));
     return tt__keeper_start(&l->keeper, l->job);
 }
@@ -136,7 +218,7 @@ static void begin_machine(launcher *l) {
 
 static tt_status launcher_start(launcher *l) {
     int spare;
-    TT__TRY(tt__launcher_check_descriptors(l->job, &spare));
+    TT__TRY(check_descriptors(l->job, &spare));
     TT__TRY(launcher_allocate(l));
     begin_machine(l);
     tt__watchdog_spare(l, spare);
@@ -177,8 +259,7 @@ static void flush_streams(launcher *l) {
 }
 
 static void launcher_finish(launcher *l) {
-    if (l->keeper.socket >= 0)
-        close(l->keeper.socket); /* the keeper ends now, while this process cleans up */
+    tt__keeper_dismiss(&l->keeper); /* it ends while this process cleans up */
     tt__nodes_free(l->nodes);
     tt__machine_end(&l->machine);
     tt__snapshot_free(&l->remote);
@@ -186,14 +267,9 @@ static void launcher_finish(launcher *l) {
     tt_store_free(l->store);
     tt_store_server_free(l->server);
     tt__watch_free(l->watch);
-    if (l->keeper.pid)
-        waitpid(l->keeper.pid, NULL, 0);
+    tt__keeper_wait(&l->keeper);
     tt__job_error_dir_remove(l->job); /* if the keeper was killed */
-    /* Only writing is left: who asks us to end now means that. */
-    if (l->signals >= 0) {
-        sigprocmask(SIG_SETMASK, &l->job->worker_mask, NULL);
-        close(l->signals);
-    }
+    tt__signals_close(&l->signals);   /* only writing is left: a signal may end that */
     flush_streams(l);
     tt__launcher_close_pipes(l);
     tt__follow_free(l->follow);
@@ -208,8 +284,7 @@ static void launcher_finish(launcher *l) {
 }
 
 tt_status tt__job_run(tt__job *job, int *exit_code) {
-    tt__ticks_init();
-    launcher l = {.job = job, .signals = -1, .log = -1, .look_ms = INT64_MAX, .keeper = {.socket = -1}};
+    launcher l = {.job = job, .signals = {.fd = -1}, .log = -1, .look_ms = INT64_MAX, .keeper = {.socket = -1}};
     tt_status status = launcher_start(&l);
     if (!status) {
         launcher_run(&l);

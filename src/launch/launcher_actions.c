@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/cgroup.h"
-#include "launch/launcher_watchdog.h"
 #include "launch/local/children.h"
 #include "store/server/renewal.h"
 
@@ -128,7 +127,7 @@ static bool tell_workers(launcher *l, const tt__action *action) {
         tt__keeper_send(&l->keeper, TT__KEEPER_KILL, 0);
         break;
     case TT__DO_KILL_KEEPER:
-        kill(l->keeper.pid, SIGKILL);
+        tt__keeper_kill(&l->keeper);
         break;
     case TT__DO_KILL_ORPHANS:
         tt__streams_print(&l->streams, "tutti run: the keeper process (pid %d) was killed: ending the job",

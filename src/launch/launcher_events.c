@@ -2,60 +2,29 @@
 #include "launch/launcher_parts.h"
 
 #include "base/error.h"
-#include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "base/process/cgroup.h"
-#include "launch/launcher_watchdog.h"
+#include "launch/local/error_files.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 typedef tt__launcher_state launcher;
 
 /* ---- signals */
 
-/* Those that the parent made us ignore (nohup, a shell's background) stay ignored. The job keeps the mask that workers
- * are to get back. */
 tt_status tt__launcher_open_signals(launcher *l) {
-    sigset_t set;
-    int terminal = tt__fd(open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
-    l->has_terminal = terminal >= 0;
-    if (terminal >= 0)
-        close(terminal);
-    sigemptyset(&set);
-    for (int sig = 1; sig <= SIGRTMAX; sig++) {
-        struct sigaction action;
-        if ((sig == SIGWINCH || sig == SIGTSTP || sigismember(&l->job->signals, sig) == 1) &&
-            sigaction(sig, NULL, &action) == 0 && action.sa_handler != SIG_IGN)
-            sigaddset(&set, sig);
-    }
-    sigprocmask(SIG_BLOCK, &set, &l->job->worker_mask);
-    l->signals = tt__fd(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
-    return l->signals < 0 ? tt__fail_errno(TT_ERR_SYSTEM, errno, "can't receive signals") : TT_OK;
+    TT__TRY(tt__signals_open(&l->signals, &l->job->signals));
+    l->job->worker_mask = l->signals.before;
+    return TT_OK;
 }
 
-/* Did the terminal send the signal to its foreground process group? SIGHUP at the end of a terminal goes to the
- * session's leader alone. */
-static bool is_from_terminal(const struct signalfd_siginfo *info) {
-    return info->ssi_code == SI_KERNEL && info->ssi_signo != SIGHUP;
-}
-
-/* Is it the kernel's SIGHUP to an orphaned process group? A group gets that if one of its processes is stopped when its
- * last parent outside of it ends. In a session with a terminal, SIGHUP means that the terminal is gone. */
-static bool is_for_an_orphan(const launcher *l, const struct signalfd_siginfo *info) {
-    return info->ssi_code == SI_KERNEL && info->ssi_signo == SIGHUP && !l->has_terminal;
-}
-
-static void take_signal(launcher *l, const struct signalfd_siginfo *info) {
+static void take_signal(launcher *l, const tt__signal *signal) {
     tt__event event = {.kind = TT__ON_SIGNAL,
-                       .signal = {.sig = (int)info->ssi_signo, .from_terminal = is_from_terminal(info)}};
+                       .signal = {.sig = signal->sig, .from_terminal = signal->from == TT__FROM_TERMINAL}};
     if (!l->machine.ending.own_signal)
         l->signal_ms = tt__now_ms();
     l->signals_taken++;
@@ -73,28 +42,23 @@ static void resize_window(launcher *l) {
 
 /* Stop the job, as Ctrl-Z wants, and go on when the shell says so. Workers have sessions of their own, where SIGTSTP
  * stops nobody. */
-static void stop_here(launcher *l) {
-    sigset_t stop;
-    sigemptyset(&stop);
-    sigaddset(&stop, SIGTSTP);
+static void stop_job(launcher *l) {
     tt__keeper_send(&l->keeper, TT__KEEPER_PASS, SIGSTOP);
-    kill(getpid(), SIGTSTP);
-    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* stops, unless nobody could continue this process */
-    sigprocmask(SIG_BLOCK, &stop, NULL);
+    tt__signals_stop_here();
     for (int i = 0; i < l->job->workers; i++) /* whose stop was ours */
         l->workers[i].stop = (tt__proc_stop){0};
     tt__keeper_send(&l->keeper, TT__KEEPER_PASS, SIGCONT);
 }
 
 void tt__launcher_take_signals(launcher *l) {
-    struct signalfd_siginfo info;
-    while (read(l->signals, &info, sizeof info) == (ssize_t)sizeof info)
-        if (info.ssi_signo == SIGWINCH)
+    tt__signal signal;
+    while (tt__signals_take(&l->signals, &signal))
+        if (signal.sig == SIGWINCH)
             resize_window(l);
-        else if (info.ssi_signo == SIGTSTP && sigismember(&l->job->signals, SIGTSTP) != 1)
-            stop_here(l);
-        else if (!is_for_an_orphan(l, &info))
-            take_signal(l, &info);
+        else if (signal.sig == SIGTSTP && sigismember(&l->job->signals, SIGTSTP) != 1)
+            stop_job(l);
+        else
+            take_signal(l, &signal);
 }
 
 /* ---- ends of workers */
@@ -153,7 +117,7 @@ static void worker_ended(launcher *l, int i, int status, bool untold) {
     if (!w->sent_signal)
         w->sent_signal = event.ended.agreed = tt__launcher_agreed_stop(l, i);
     w->waited = tt__launcher_waits(l, i);
-    if (status != 0)
+    if (status != 0 && w->pid) /* a worker that was never started has at most a file of the attempt before */
         tt__error_file_read(tt__job_error_file(l->job, i, path), w);
     note_memory_kill(l, w);
     note_own_message(w);

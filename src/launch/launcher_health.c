@@ -1,4 +1,4 @@
-#include "launch/launcher_health.h"
+#include "launch/launcher_parts.h"
 
 #include "base/machine/clock.h"
 #include "base/process/proc_state.h"

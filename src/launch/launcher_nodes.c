@@ -1,8 +1,8 @@
 #include "launch/launcher_parts.h"
 
 #include "base/error.h"
+#include "base/machine/host_name.h"
 #include "base/process/proc_state.h"
-#include "launch/launcher_watchdog.h"
 #include "net/job/recovery_words.h"
 #include "store/signed.h"
 
@@ -28,7 +28,7 @@ static void launcher_describe_job(void *user, tt__job_info *info) {
                            .nodes = l->job->nodes};
     snprintf(info->program, sizeof info->program, "%s", l->job->file);
     snprintf(info->run_id, sizeof info->run_id, "%s", l->job->run_id);
-    gethostname(info->hostname, sizeof info->hostname - 1);
+    tt__host_name(info->hostname, sizeof info->hostname);
 }
 
 static void describe_local(void *user, int i, tt__job_rank *rank) {
@@ -49,7 +49,7 @@ static void describe_local(void *user, int i, tt__job_rank *rank) {
                            .activity = stopped ? tt__proc_activity(w->pid) : 0,
                            .ended = w->when,
                            .now = tt__moment_now()};
-    gethostname(rank->hostname, sizeof rank->hostname - 1);
+    tt__host_name(rank->hostname, sizeof rank->hostname);
 }
 
 static int count_remote(void *user) { return ((const launcher *)user)->remote.n; }

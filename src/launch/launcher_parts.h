@@ -7,19 +7,20 @@
  *   launcher_recovery.c  workers that survive the loss of others
  *   launcher_report.c    reports of failures
  *   launcher_meet.c      serving or finding the store, and through it the other nodes
- *   launcher_look.c      what is shown of a running job
+ *   launcher_watchdog.c  workers that crash or hang
+ *   launcher_health.c    answers to health checks
  *
- * Each calls those below it. Beside them: launcher_watchdog.h, workers that crash or hang; launcher_health.h, answers
- * to health checks; launcher_descriptors.c, how many descriptors a job needs. Nothing here decides what is started or
- * ended: that is the machine's. */
+ * Each calls those below it. Nothing here decides what is started or ended: that is the machine's. */
 #ifndef TT_LAUNCH_LAUNCHER_PARTS_H
 #define TT_LAUNCH_LAUNCHER_PARTS_H
 
 #include "launch/cluster/nodes.h"
 #include "launch/job.h"
 #include "launch/local/follow.h"
+#include "launch/local/health.h"
 #include "launch/local/keeper.h"
 #include "launch/local/report.h"
+#include "launch/local/signals.h"
 #include "launch/local/streams.h"
 #include "launch/local/watch.h"
 #include "launch/machine/job_machine.h"
@@ -42,10 +43,9 @@ typedef struct tt__launcher_state {
     size_t spared_count;
 
     struct pollfd *fds;
-    int64_t look_ms;   /* when job->look() is due */
-    int signals;       /* signalfd */
-    bool has_terminal; /* when it began, its session had one */
-    int64_t signal_ms; /* when the first signal came */
+    int64_t look_ms; /* when job->look() is due */
+    tt__signals signals;
+    int64_t signal_ms; /* when the first one came */
     int signals_taken; /* how many have come */
 
     tt_store_server *server;       /* if this node serves the store */
@@ -55,7 +55,7 @@ typedef struct tt__launcher_state {
     tt__nodes *nodes; /* of a job on several nodes; NULL while the job is looked for */
 
     tt__watch *watch;
-    struct tt__watchdog *watchdog; /* launcher_watchdog.h */
+    struct tt__watchdog *watchdog; /* of launcher_watchdog.c */
     bool looking;                  /* readers wait for `remote` */
     tt__snapshot remote;           /* the calls of other nodes' ranks, as last seen */
 
@@ -67,7 +67,7 @@ typedef struct tt__launcher_state {
 
 /* ---- launcher_events.c */
 
-/* Receive the job's signals, SIGWINCH and SIGTSTP through l->signals from now on. */
+/* Receive the job's signals, SIGWINCH and SIGTSTP from now on. The job keeps the mask that workers get back. */
 tt_status tt__launcher_open_signals(tt__launcher_state *l);
 void tt__launcher_take_signals(tt__launcher_state *l);
 void tt__launcher_take_keeper_messages(tt__launcher_state *l);
@@ -157,15 +157,49 @@ void tt__launcher_announce_done(tt__launcher_state *l);
 /* The callbacks that fill in readers' answers. */
 tt_status tt__launcher_watch(tt__launcher_state *l);
 
-/* ---- launcher_look.c */
+/* ---- launcher_health.c: answers to health checks */
 
-/* Call job->look() if that is due. */
-void tt__launcher_look(tt__launcher_state *l);
+/* tt__health_look; `user` is the launcher. */
+bool tt__launcher_health(void *user, char body[TT__HEALTH_BODY]);
 
-/* ---- launcher_descriptors.c */
+/* ---- launcher_watchdog.c: workers that crash or hang */
 
-/* Refuse to begin with too few descriptors: the store, whose event loop aborts without, and each worker's connections
- * need some. *spare: how many there are beyond. */
-tt_status tt__launcher_check_descriptors(const tt__job *job, int *spare);
+enum { TT__READINGS = 4, TT__WATCHDOG_FDS = TT__READINGS + 2 };
+
+tt_status tt__watchdog_open(tt__launcher_state *l);
+/* Return how many descriptors it may take at once for a job, without the timers of the workers' processes. These may
+ * take part of the `spare` ones, which nobody else has counted on. */
+int tt__watchdog_descriptors(const tt__job *job);
+void tt__watchdog_spare(tt__launcher_state *l, int spare);
+
+void tt__watchdog_free(tt__launcher_state *l); /* NULL watchdog is allowed */
+
+/* Fill in at most TT__WATCHDOG_FDS entries for poll(2), return how many; *timeout_ms is lowered to when
+ * tt__watchdog_serve() must be called at the latest. */
+int tt__watchdog_poll(tt__launcher_state *l, struct pollfd *fds, int *timeout_ms);
+
+/* Do what can be done without waiting. */
+void tt__watchdog_serve(tt__launcher_state *l);
+
+/* The watch's callbacks: `user` is the launcher. */
+void tt__watchdog_crashed(void *user, int i, pid_t pid, int caller, const tt__job_crash *crash);
+
+bool tt__watchdog_timed(void *user, pid_t pid, int caller, int memory);
+
+/* Read the stacks of workers that make no call while others have waited for them in vain, once an attempt. False: there
+ * is nothing to read; else TT__ON_IDLE_READ follows. */
+bool tt__watchdog_reads_idle(tt__launcher_state *l);
+
+/* Has that been done since it was last asked? */
+bool tt__watchdog_has_read_idle(tt__launcher_state *l);
+
+/* Worker `i` has ended: if it is the first that failed, fill in its account. */
+void tt__watchdog_ended(tt__launcher_state *l, int i);
+
+/* Free what is known of worker `i`, whose number another may get. */
+void tt__watchdog_forget(tt__launcher_state *l, int i);
+
+/* No process of the attempt is left: forget torchrun's timers, whose pipe is made anew with the next workers. */
+void tt__watchdog_forget_all(tt__launcher_state *l);
 
 #endif

@@ -1,10 +1,9 @@
-#include "launch/launcher_watchdog.h"
+#include "launch/launcher_parts.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/proc_state.h"
 #include "base/struck.h"
-#include "launch/launcher_health.h"
 #include "launch/local/file_timers.h"
 #include "launch/local/health.h"
 #include "launch/local/reading.h"

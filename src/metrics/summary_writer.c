@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files/planted.h"
 #include "base/machine/clock.h"
+#include "base/machine/host_name.h"
 #include "base/text/utf8.h"
 #include "metrics/append_file.h"
 #include "metrics/event_encode.h"
@@ -27,9 +28,7 @@ static double wall_time(void) { return (double)tt__realtime_ns() * 1e-9; }
 
 /* The host's name, fit for a file's name. */
 static void host_name(char *name, size_t size) {
-    if (gethostname(name, size) != 0)
-        snprintf(name, size, "localhost");
-    name[size - 1] = 0;
+    tt__host_name(name, size);
     for (char *c = strchr(name, '/'); c; c = strchr(c, '/'))
         *c = '-';
 }

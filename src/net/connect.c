@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "net/job/interrupt.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Pauses between rounds grow from the first to the last of these: a peer that is just starting is found at once, and
@@ -152,7 +152,7 @@ static tt_status try_until_deadline(waiting *w, int *fd, bool *hopeless) {
         warn_if_due(w);
         if (pause > left)
             pause = left;
-        nanosleep(&(struct timespec){.tv_nsec = pause * 1000000L}, NULL);
+        tt__sleep_ms(pause);
     }
 }
 

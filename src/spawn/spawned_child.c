@@ -10,6 +10,7 @@
 #include "base/machine/cores.h"
 #include "base/process/new_process.h"
 #include "base/process/threads.h"
+#include "base/process/waits.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -148,7 +149,7 @@ static void watch_parent(void) {
         if (getppid() != me.start->parent_pid)
             return;
         if (!interrupted)
-            poll(NULL, 0, LOOK_MS);
+            tt__sleep_ms(LOOK_MS);
     }
 }
 
@@ -156,7 +157,7 @@ static void end_orphan(void) {
     int64_t deadline = tt__deadline_ms(ORPHAN_GRACE_MS);
     kill(getpid(), SIGTERM);
     while (tt__left_ms(deadline))
-        poll(NULL, 0, tt__left_ms(deadline));
+        tt__sleep_ms(tt__left_ms(deadline));
     kill(getpid(), SIGKILL);
 }
 

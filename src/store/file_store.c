@@ -15,6 +15,7 @@
 #include "base/files/planted.h"
 #include "base/files/quiet_write.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "base/quarantine.h"
 #include "base/saved_error.h"
 #include "store/client/call_lock.h"
@@ -29,7 +30,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define CLEANUP_KEY "cleanup/"
@@ -71,7 +71,7 @@ static tt_status lock_file(file_store *f, int kind, int64_t deadline_ms) {
         if (tries < 10)
             sched_yield();
         else
-            nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_US * 1000L}, NULL);
+            tt__sleep_us(LOCK_PAUSE_US);
     }
     return TT_OK;
 }
@@ -311,7 +311,7 @@ static tt_status file_wait(tt__local_store *store, int64_t deadline_ms) {
     long left = tt__left_ms(deadline_ms), pause_ms = f->pause_ms < left ? f->pause_ms : left;
     f->pause_ms = f->pause_ms * 2 < PAUSE_LAST_MS ? f->pause_ms * 2 : PAUSE_LAST_MS;
     file_end(store);
-    nanosleep(&(struct timespec){.tv_nsec = pause_ms * 1000000L}, NULL);
+    tt__sleep_ms(pause_ms);
     return file_enter(f, false, tt__deadline_ms(left > GRACE_MS ? left : GRACE_MS)); /* leave time for the last look */
 }
 

@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "store/store_ops.h"
 
-#include <poll.h>
 #include <string.h>
 
 enum { AGAIN_MS = 50 };
@@ -96,6 +96,6 @@ tt_status tt__signed_get(tt_store *store, const tt__secret *secret, const char *
             tt__fail_prefix("%s refuses the words of %s", who, whose);
             return status;
         }
-        poll(NULL, 0, left < AGAIN_MS ? left : AGAIN_MS);
+        tt__sleep_ms(left < AGAIN_MS ? left : AGAIN_MS);
     }
 }

@@ -252,6 +252,28 @@ class Folders(unittest.TestCase):
         self.assertEqual([name for name, _, _ in lint.check_folders(names)], ["src/b"])
 
 
+class Mentions(unittest.TestCase):
+    def test_a_file_that_is_gone_is_found(self):
+        source = ("int x; /* As net/io.h says.\n * And gone.c, comm/old.h; tt_NAME.c, \"transformer.h.0\". */\n"
+                  "#include \"none.h\"\n")
+        texts = {"src/a.c": source, "ARCHITECTURE.md": "`io.h` and\n`away.c`\n"}
+        found = list(lint.check_mentions(texts, {"io.h"}))
+        self.assertEqual([(name, line) for name, line, _ in found], [("src/a.c", 2), ("src/a.c", 2),
+                                                                     ("ARCHITECTURE.md", 2)])
+        self.assertIn("gone.c is named", found[0][2])
+
+
+class States(unittest.TestCase):
+    def test_a_heap_of_booleans_is_found(self):
+        text = ("struct tt__a {\n    bool one, two; /* bool no; */\n    int n;\n    bool three;\n"
+                "    bool four, five;\n};\n")
+        few = "struct tt__b {\n    bool one, two, three;\n};\n"
+        state = "src/launch/machine/machine_state.h"
+        found = list(lint.check_states({state: few + text, "src/launch/local/streams.h": text}))
+        self.assertEqual([(name, line) for name, line, _ in found], [(state, 4)])
+        self.assertIn("tt__a has 5 booleans", found[0][2])
+
+
 class FileNames(unittest.TestCase):
     def test_one_name_in_two_folders_is_found(self):
         names = ["src/a/copy.c", "src/a/copy.h", "src/a/reduce.c", "src/a/b/reduce.c", "src/c/copy.h", "src/c/plain.c"]

@@ -1,16 +1,13 @@
 #include "sim/descriptors.h"
 
+#include "base/process/waits.h"
+#include "launch/local/signals.h"
 #include "sim/history.h"
 #include "sim/verdict.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 enum { FIRST_FD = 1 << 20, MOST_SIGNALS = 8 };
 
@@ -71,39 +68,10 @@ bool sim_fd_signal(int fd, int sig) {
     return true;
 }
 
-/* ---- system calls */
-
-int __real_close(int fd);
-ssize_t __real_read(int fd, void *bytes, size_t size);
-ssize_t __real_write(int fd, const void *bytes, size_t size);
-int __wrap_eventfd(unsigned count, int flags);
-int __wrap_signalfd(int fd, const sigset_t *set, int flags);
-int __wrap_close(int fd);
-ssize_t __wrap_read(int fd, void *bytes, size_t size);
-ssize_t __wrap_write(int fd, const void *bytes, size_t size);
-int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
-ssize_t __wrap___read_chk(int fd, void *bytes, size_t size, size_t room);
-int __wrap___poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room);
-
-int __wrap_eventfd(unsigned count, int flags) {
-    (void)flags;
-    int fd = sim_fd_new(SIM_FD_COUNTER, NULL);
-    of_fd(fd)->count = count;
-    return fd;
-}
-
-int __wrap_signalfd(int fd, const sigset_t *set, int flags) {
-    (void)fd;
-    (void)set;
-    (void)flags;
-    sim_agent *agent = sim_agent_now();
-    return agent->signal_fd = sim_fd_new(SIM_FD_SIGNALS, agent);
-}
-
-int __wrap_close(int fd) {
+void sim_fd_close(int fd) {
     descriptor *d = of_fd(fd);
     if (!d)
-        return __real_close(fd);
+        return;
     descriptor was = *d;
     *d = (descriptor){0};
     lowest_free = fd - FIRST_FD < lowest_free ? fd - FIRST_FD : lowest_free;
@@ -111,42 +79,58 @@ int __wrap_close(int fd) {
         sim_keeper_closed(was.owner);
     else if (was.kind == SIM_FD_STREAM)
         sim_stream_closed(was.owner);
-    return 0;
 }
 
-static ssize_t read_signal(descriptor *d, void *bytes, size_t size) {
-    struct signalfd_siginfo info = {.ssi_signo = (uint32_t)d->signals[0], .ssi_code = SI_USER};
-    if (size < sizeof info)
-        sim_fail("simulator", "a read of %zu bytes from a signalfd", size);
-    memcpy(bytes, &info, sizeof info);
+/* ---- launch/local/signals.h */
+
+tt_status tt__signals_open(tt__signals *signals, const sigset_t *wanted) {
+    (void)wanted;
+    sim_agent *agent = sim_agent_now();
+    *signals = (tt__signals){.fd = sim_fd_new(SIM_FD_SIGNALS, agent)};
+    sigemptyset(&signals->before);
+    agent->signal_fd = signals->fd;
+    return TT_OK;
+}
+
+bool tt__signals_take(tt__signals *signals, tt__signal *signal) {
+    descriptor *d = of_fd(signals->fd);
+    if (!d->count)
+        return false;
+    *signal = (tt__signal){.sig = d->signals[0]};
     memmove(d->signals, d->signals + 1, sizeof d->signals - sizeof *d->signals);
     d->count--;
-    sim_note_signal_read(sim_agent_now()->node, (int)info.ssi_signo);
-    return sizeof info;
+    sim_note_signal_read(sim_agent_now()->node, signal->sig);
+    return true;
 }
 
-ssize_t __wrap_read(int fd, void *bytes, size_t size) {
-    descriptor *d = of_fd(fd);
-    if (!d)
-        return __real_read(fd, bytes, size);
-    if (!d->count) {
-        errno = EAGAIN;
-        return -1;
-    }
-    if (d->kind == SIM_FD_SIGNALS)
-        return read_signal(d, bytes, size);
-    if (d->kind != SIM_FD_COUNTER || size < sizeof d->count)
-        sim_fail("simulator", "a read of %zu bytes from a virtual descriptor", size);
-    memcpy(bytes, &d->count, sizeof d->count);
-    d->count = 0;
-    return sizeof d->count;
+void tt__signals_stop_here(void) { sim_fail("simulator", "no plan has a SIGTSTP"); }
+
+void tt__signals_close(tt__signals *signals) {
+    sim_fd_close(signals->fd);
+    signals->fd = -1;
 }
 
-ssize_t __wrap_write(int fd, const void *bytes, size_t size) {
-    if (!of_fd(fd))
-        return __real_write(fd, bytes, size);
-    sim_fd_put(fd);
-    return (ssize_t)size;
+/* ---- base/process/waits.h */
+
+tt_status tt__wake_open(int *wake) {
+    *wake = sim_fd_new(SIM_FD_COUNTER, NULL);
+    return TT_OK;
+}
+
+void tt__wake_ring(int wake) { sim_fd_put(wake); }
+
+void tt__wake_clear(int wake) {
+    descriptor *d = of_fd(wake);
+    if (d)
+        d->count = 0;
+}
+
+void tt__wake_close(int wake) { sim_fd_close(wake); }
+
+void tt__sleep_us(int64_t us) {
+    int64_t until = sim_now_ns() + us * 1000;
+    while (sim_now_ns() < until)
+        sim_wait(until);
 }
 
 /* Fill in what can be read; returns how many. A descriptor of the machine's never is: the product has none here. */
@@ -168,7 +152,8 @@ static void set_waiters(const struct pollfd *fds, nfds_t n, sim_task *waiter) {
     }
 }
 
-int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout) {
+int tt__poll(struct pollfd *fds, int count, int timeout) {
+    nfds_t n = (nfds_t)count;
     int64_t until = timeout < 0 ? SIM_NEVER : sim_now_ns() + timeout * SIM_MS;
     int ready = poll_now(fds, n);
     if (ready || timeout == 0) {
@@ -180,15 +165,4 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout) {
         sim_wait(until);
     set_waiters(fds, n, NULL);
     return ready;
-}
-
-/* Where the compiler is to check sizes, it makes these of the calls. */
-
-ssize_t __wrap___read_chk(int fd, void *bytes, size_t size, size_t room) {
-    return __wrap_read(fd, bytes, size < room ? size : room);
-}
-
-int __wrap___poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room) {
-    (void)room;
-    return __wrap_poll(fds, n, timeout);
 }

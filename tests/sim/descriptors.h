@@ -1,4 +1,5 @@
-/* Virtual descriptors, above all that the process has, and the system calls of the product that take them. */
+/* Virtual descriptors, above all that the process has. What stands in for base/process/waits.c and
+ * launch/local/signals.c. */
 #ifndef SIM_DESCRIPTORS_H
 #define SIM_DESCRIPTORS_H
 
@@ -24,7 +25,8 @@ void sim_fd_take(int fd);
 /* Give an agent's signalfd a signal; false: it has none (any more). */
 bool sim_fd_signal(int fd, int sig);
 
-/* What happens when the product closes one. */
+/* Close it, if it is one. What happens to an owner then. */
+void sim_fd_close(int fd);
 void sim_keeper_closed(void *owner);
 void sim_stream_closed(void *owner);
 

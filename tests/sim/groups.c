@@ -294,8 +294,7 @@ static tt_status wait_for_all(sim_member *m, int64_t until_ms) {
     return m->group.failed ? tt__fail(m->group.failed, "%s", m->group.failure_text) : TT_OK;
 }
 
-tt_status __wrap_tt_init_process_group_with(const tt_init_process_group_args *args, size_t size);
-tt_status __wrap_tt_init_process_group_with(const tt_init_process_group_args *args, size_t size) {
+tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size) {
     sim_worker *w = sim_worker_now();
     int64_t until_ms = tt__deadline_ms(args->timeout_ms);
     (void)size;
@@ -319,15 +318,16 @@ tt_status __wrap_tt_init_process_group_with(const tt_init_process_group_args *ar
 
 /* ---- the calls */
 
-void __wrap_tt_group_abort(tt_group *group, const char *reason);
-void __wrap_tt_group_abort(tt_group *group, const char *reason) {
+int tt_get_rank(const tt_group *group) { return group ? group->rank : -1; }
+int tt_get_world_size(const tt_group *group) { return group ? group->size : -1; }
+
+void tt_group_abort(tt_group *group, const char *reason) {
     sim_member *m = member_of(group);
     spread(m->ring, m->w, TT_ERR_ABORTED, reason);
     fail_member(m, TT_ERR_ABORTED, reason);
 }
 
-void __wrap_tt_destroy_process_group(tt_group *group);
-void __wrap_tt_destroy_process_group(tt_group *group) {
+void tt_destroy_process_group(tt_group *group) {
     if (!group)
         return;
     sim_member *m = member_of(group);
@@ -336,8 +336,7 @@ void __wrap_tt_destroy_process_group(tt_group *group) {
         m->w->ring = NULL;
 }
 
-tt_status __wrap_tt_all_gather_with(const tt_all_gather_args *args, size_t size);
-tt_status __wrap_tt_all_gather_with(const tt_all_gather_args *args, size_t size) {
+tt_status tt_all_gather_with(const tt_all_gather_args *args, size_t size) {
     sim_member *m = member_of(args->group);
     size_t bytes = (size_t)args->count * 8; /* of TT_I64 */
     (void)size;
@@ -348,8 +347,7 @@ tt_status __wrap_tt_all_gather_with(const tt_all_gather_args *args, size_t size)
 }
 
 /* Of TT_I32, the largest. */
-tt_status __wrap_tt_all_reduce_with(const tt_all_reduce_args *args, size_t size);
-tt_status __wrap_tt_all_reduce_with(const tt_all_reduce_args *args, size_t size) {
+tt_status tt_all_reduce_with(const tt_all_reduce_args *args, size_t size) {
     sim_member *m = member_of(args->group);
     int32_t *own = args->buf;
     (void)size;
@@ -362,8 +360,7 @@ tt_status __wrap_tt_all_reduce_with(const tt_all_reduce_args *args, size_t size)
     return TT_OK;
 }
 
-tt_status __wrap_tt_broadcast_with(const tt_broadcast_args *args, size_t size);
-tt_status __wrap_tt_broadcast_with(const tt_broadcast_args *args, size_t size) {
+tt_status tt_broadcast_with(const tt_broadcast_args *args, size_t size) {
     sim_member *m = member_of(args->group), *root = m->ring->members[args->root];
     (void)size;
     m->large = args->buf;
@@ -414,8 +411,7 @@ static sim_ring *part_of(const sim_member *m, int color, int *rank) {
     return part;
 }
 
-tt_status __wrap_tt_group_split_with(const tt_group_split_args *args, size_t size);
-tt_status __wrap_tt_group_split_with(const tt_group_split_args *args, size_t size) {
+tt_status tt_group_split_with(const tt_group_split_args *args, size_t size) {
     sim_member *m = member_of(args->group);
     sim_wish wish = {args->color, args->key};
     int rank;

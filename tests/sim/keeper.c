@@ -1,7 +1,7 @@
 #include "sim/keeper.h"
 
+#include "launch/local/error_files.h"
 #include "launch/local/keeper.h"
-#include "launch/local/report.h"
 #include "sim/checks.h"
 #include "sim/cluster.h"
 #include "sim/descriptors.h"
@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEEPER_STREAM = 3, FIRST_PID = 1000, PIDS_OF_NODE = 100, PATIENCE_MS = 20000 };
+/* FIRST_PID: no process of the machine has such a number. */
+enum { KEEPER_STREAM = 3, FIRST_PID = 1 << 23, PIDS_OF_NODE = 100, PATIENCE_MS = 20000 };
 
 typedef struct worker {
     bool pending, running; /* about to begin */
@@ -505,8 +506,7 @@ int tt__keeper_receive(const tt__keeper *launchers, tt__keeper_message *m) {
 }
 
 /* A worker's report. */
-void __wrap_tt__error_file_read(const char *path, tt__worker *w);
-void __wrap_tt__error_file_read(const char *path, tt__worker *w) {
+void tt__error_file_read(const char *path, tt__worker *w) {
     w->secondary = own()->of[atoi(path)].secondary;
     w->error_s = own()->of[atoi(path)].error_s;
     w->message = NULL;
@@ -580,20 +580,19 @@ void sim_keeper_paused(int node, int64_t until_ns) {
             sim_worker_stop(k->of[i].process, until_ns);
 }
 
-static keeper *by_pid(pid_t pid) {
-    int node = (pid - FIRST_PID) / PIDS_OF_NODE;
-    return pid >= FIRST_PID && node < keepers.n && (pid - FIRST_PID) % PIDS_OF_NODE == 0 ? &keepers.of[node] : NULL;
+void tt__keeper_kill(const tt__keeper *launchers) {
+    (void)launchers;
+    sim_keeper_killed(own()->agent->node);
 }
 
-void sim_keeper_kill_pid(pid_t pid) {
-    const keeper *k = by_pid(pid);
-    if (k)
-        sim_keeper_killed(k->agent->node);
+void tt__keeper_dismiss(tt__keeper *launchers) {
+    sim_fd_close(launchers->socket);
+    launchers->socket = -1;
 }
 
-void sim_keeper_wait(pid_t pid) {
-    keeper *k = by_pid(pid);
-    while (k && !k->dead) {
+void tt__keeper_wait(const tt__keeper *launchers) {
+    keeper *k = own();
+    while (launchers->pid && !k->dead) {
         k->waiter = sim_task_now();
         sim_wait(SIM_NEVER);
     }

@@ -5,8 +5,6 @@
 #include "sim/plan.h"
 #include "sim/world.h"
 
-#include <sys/types.h>
-
 void sim_keepers_begin(const sim_plan *plan, sim_agent *agents);
 
 /* The launcher is dead: the keeper kills all. SIGKILL to the keeper: the kernel does. */
@@ -14,10 +12,6 @@ void sim_keeper_orphaned(int node);
 void sim_keeper_killed(int node);
 void sim_keeper_machine_gone(int node);
 void sim_keeper_paused(int node, int64_t until_ns);
-
-/* By the pid that the launcher knows. */
-void sim_keeper_kill_pid(pid_t pid);
-void sim_keeper_wait(pid_t pid);
 
 /* A round: an attempt of the job as one coordinator counts them. */
 typedef struct sim_round {

@@ -1,5 +1,7 @@
 /* What a virtual rank's process has that is one a process: who it is, its recorder, its connection to the launcher, the
  * signals that it watches for. What stands in for the parts of src/comm and src/elastic that do. */
+#include "base/error.h"
+#include "base/process/waits.h"
 #include "sim/trainer.h"
 
 #include "comm/record/recovery.h"
@@ -15,15 +17,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { WORKER_STREAM = 8, FIRST_WORKER_PID = 1 << 20 };
+enum { WORKER_STREAM = 8 };
 
 static const sim_plan *the_plan;
 static int worker_count;
 static sim_worker *all_workers;
-
-void sim_trainers_begin(const sim_plan *plan) { the_plan = plan; }
 
 sim_worker *sim_worker_now(void) {
     const sim_task *task = sim_task_now();
@@ -101,19 +100,10 @@ int64_t sim_workers_missed_by_none_until_ns(void) {
 
 bool sim_worker_waits(const sim_worker *w) { return w->said.wants_round != 0; }
 
-pid_t __real_getpid(void);
-pid_t __wrap_getpid(void);
-pid_t __wrap_getpid(void) {
-    const sim_worker *w = sim_worker_now();
-    return w ? FIRST_WORKER_PID + w->number : __real_getpid();
-}
-
 /* ---- who it is */
 
-tt_status __wrap_tt__meeting_from_env(const tt__environment *environment, tt__meeting *meeting,
-                                      const tt_init_process_group_args *args);
-tt_status __wrap_tt__meeting_from_env(const tt__environment *environment, tt__meeting *meeting,
-                                      const tt_init_process_group_args *args) {
+tt_status tt__meeting_from_env(const tt__environment *environment, tt__meeting *meeting,
+                               const tt_init_process_group_args *args) {
     const sim_worker *w = sim_worker_now();
     (void)environment;
     (void)args;
@@ -121,20 +111,15 @@ tt_status __wrap_tt__meeting_from_env(const tt__environment *environment, tt__me
     return TT_OK;
 }
 
-int __wrap_tt__round_number(void);
-int __wrap_tt__round_number(void) { return sim_worker_now()->place.round; }
+int tt__round_number(void) { return sim_worker_now()->place.round; }
 
-void __wrap_tt__round_move(const tt__seat *seat);
-void __wrap_tt__round_move(const tt__seat *seat) {
+void tt__round_move(const tt__seat *seat) {
     sim_worker_now()->place = (sim_place){seat->round, seat->rank, seat->world};
 }
 
 /* ---- what the launcher reads */
 
-void __wrap_tt__recovery_say(tt__recovery words);
-tt__recovery __wrap_tt__recovery_said(void);
-
-void __wrap_tt__recovery_say(tt__recovery said) {
+void tt__recovery_say(tt__recovery said) {
     sim_worker *w = sim_worker_now();
     tt__recovery_words *words = (void *)(w->recorder.bytes + TT__RECOVERY_AT);
     w->said = said;
@@ -146,7 +131,7 @@ void __wrap_tt__recovery_say(tt__recovery said) {
         sim_trace(w->agent.node, "worker %d waits for round %u", w->local, said.wants_round);
 }
 
-tt__recovery __wrap_tt__recovery_said(void) { return sim_worker_now()->said; }
+tt__recovery tt__recovery_said(void) { return sim_worker_now()->said; }
 
 const void *sim_worker_recorder(const sim_worker *w, size_t *size) {
     *size = sizeof w->recorder.bytes;
@@ -163,16 +148,15 @@ static void drop_packets(sim_worker *w) {
     w->end = &w->first;
 }
 
-tt_status __wrap_tt__standing_record_open(tt__standing_record *standing, int rank, int world);
-void __wrap_tt__standing_record_show(tt__standing_record *standing, int rank, int world);
-void __wrap_tt__standing_record_close(tt__standing_record *standing);
+bool tt__standing_record_claim(void) { return true; }
+void tt__standing_record_release(void) {}
 
-void __wrap_tt__standing_record_show(tt__standing_record *standing, int rank, int world) {
+void tt__standing_record_show(tt__standing_record *standing, int rank, int world) {
     sim_worker *w = sim_worker_now();
     (void)rank;
     (void)world;
     if (standing->socket >= 0)
-        close(standing->socket);
+        sim_fd_close(standing->socket);
     drop_packets(w);
     w->socket = standing->socket = sim_fd_new(SIM_FD_JOB, w);
     if (w->hung_up)
@@ -180,15 +164,15 @@ void __wrap_tt__standing_record_show(tt__standing_record *standing, int rank, in
     sim_keeper_show(w->agent.node, w);
 }
 
-tt_status __wrap_tt__standing_record_open(tt__standing_record *standing, int rank, int world) {
+tt_status tt__standing_record_open(tt__standing_record *standing, int rank, int world) {
     *standing = (tt__standing_record){.memory = -1, .socket = -1};
-    __wrap_tt__standing_record_show(standing, rank, world);
+    tt__standing_record_show(standing, rank, world);
     return TT_OK;
 }
 
-void __wrap_tt__standing_record_close(tt__standing_record *standing) {
+void tt__standing_record_close(tt__standing_record *standing) {
     if (standing->socket >= 0)
-        close(standing->socket);
+        sim_fd_close(standing->socket);
     sim_worker_now()->socket = standing->socket = -1;
 }
 
@@ -219,16 +203,15 @@ void sim_worker_hang_up(sim_worker *w) {
         sim_fd_put(w->socket);
 }
 
-int __wrap_tt__job_receive(int fd, tt__job_packet *packet, int *attached);
-int __wrap_tt__job_receive(int fd, tt__job_packet *packet, int *attached) {
+int tt__standing_record_receive(int socket, tt__job_packet *packet, int ms) {
     sim_worker *w = sim_worker_now();
-    sim_told *told = fd == w->socket ? w->first : NULL;
-    *attached = -1;
+    struct pollfd one = {.fd = socket, .events = POLLIN};
+    sim_told *told = tt__poll(&one, 1, ms) && socket == w->socket ? w->first : NULL;
     if (!told)
-        return w->hung_up ? -1 : 0;
+        return one.revents && w->hung_up ? -1 : 0;
     if (!(w->first = told->next))
         w->end = &w->first;
-    sim_fd_take(fd);
+    sim_fd_take(socket);
     *packet = told->packet;
     free(told);
     return 1;
@@ -236,25 +219,25 @@ int __wrap_tt__job_receive(int fd, tt__job_packet *packet, int *attached) {
 
 /* ---- signals, and its report */
 
-void __wrap_tt__stop_wish_begin(tt__stop_wish *wish);
-void __wrap_tt__stop_wish_end(tt__stop_wish *wish);
-int __wrap_tt__stop_wish_signal(const tt__stop_wish *wish);
-
-void __wrap_tt__stop_wish_begin(tt__stop_wish *wish) {
+void tt__stop_wish_begin(tt__stop_wish *wish) {
     wish->watching = true;
     sim_worker_now()->watches = true;
 }
 
-void __wrap_tt__stop_wish_end(tt__stop_wish *wish) {
+void tt__stop_wish_end(tt__stop_wish *wish) {
     wish->watching = false;
     sim_worker_now()->watches = false;
 }
 
-int __wrap_tt__stop_wish_signal(const tt__stop_wish *wish) { return wish->watching ? sim_worker_now()->stop : 0; }
+int tt__stop_wish_signal(const tt__stop_wish *wish) { return wish->watching ? sim_worker_now()->stop : 0; }
 
-void __wrap_tt__error_file_write(const char *message, bool secondary);
-void __wrap_tt__error_file_write(const char *message, bool secondary) {
+static void take_report(const char *message, bool secondary) {
     sim_worker *w = sim_worker_now();
     sim_trace(w->agent.node, "worker %d reports: %s", w->local, message);
     w->secondary = secondary;
+}
+
+void sim_trainers_begin(const sim_plan *plan) {
+    the_plan = plan;
+    tt__error_file_divert(take_report);
 }

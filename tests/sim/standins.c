@@ -13,12 +13,12 @@
 #include "sim/verdict.h"
 
 #include "base/error.h"
+#include "launch/local/error_files.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- streams */
 
@@ -170,7 +170,7 @@ tt_status tt__watch_open(tt__watch **out, int n, const tt__watch_job *job, const
 
 void tt__watch_free(tt__watch *watch) {
     (void)watch;
-    close(sim_agent_now()->watch_fd);
+    sim_fd_close(sim_agent_now()->watch_fd);
     sim_agent_now()->watch_fd = -1;
 }
 

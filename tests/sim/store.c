@@ -193,14 +193,6 @@ void sim_store_lose(sim_conn *conn, tt__store_session *session) {
 
 /* ---- the client's connections */
 
-int __wrap_tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms);
-tt_status __wrap_tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server);
-void __wrap_tt__stream_close(tt__stream *stream);
-tt_status __wrap_tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms,
-                                      int *peer, uint8_t job[TT__JOB_SIZE]);
-tt_status __wrap_tt__stream_read_some(tt__stream *stream, void *data, size_t size, int64_t deadline_ms, size_t *got);
-tt_status __wrap_tt__stream_write_full(tt__stream *stream, const void *data, size_t size, int64_t deadline_ms);
-
 typedef struct client {
     sim_conn *conn;
     sim_task *waiter;
@@ -213,7 +205,7 @@ static int64_t deadline_ns(int64_t deadline_ms) {
     return left > INT64_MAX / SIM_MS / 4 ? SIM_NEVER : sim_now_ns() + (left < 0 ? 0 : left) * SIM_MS;
 }
 
-int __wrap_tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms) {
+tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms) {
     int64_t deadline = deadline_ns(deadline_ms);
     for (;;) {
         client *c = sim_memory(calloc(1, sizeof *c));
@@ -232,26 +224,24 @@ int __wrap_tt__net_connect(int *fd, const char *host, int port, int64_t deadline
     }
 }
 
-tt_status __wrap_tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server) {
+tt_status tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server) {
     (void)tls;
     (void)server;
     *stream = (tt__stream){.fd = fd};
     return TT_OK;
 }
 
-int __wrap_close(int fd);
-
-void __wrap_tt__stream_close(tt__stream *stream) {
-    if (stream && stream->fd >= 0)
-        __wrap_close(stream->fd);
+void tt__stream_close(tt__stream *stream) {
+    if (stream)
+        sim_fd_close(stream->fd);
     if (stream)
         stream->fd = -1;
 }
 
 void sim_stream_closed(void *owner) { sim_conn_close(((client *)owner)->conn); }
 
-tt_status __wrap_tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms,
-                                      int *peer, uint8_t job[TT__JOB_SIZE]) {
+tt_status tt__stream_handshake(tt__stream *stream, const tt__handshake_role *role, int64_t deadline_ms, int *peer,
+                               uint8_t job[TT__JOB_SIZE]) {
     (void)stream;
     (void)role;
     (void)deadline_ms;
@@ -262,7 +252,7 @@ tt_status __wrap_tt__stream_handshake(tt__stream *stream, const tt__handshake_ro
     return TT_OK;
 }
 
-tt_status __wrap_tt__stream_read_some(tt__stream *stream, void *data, size_t size, int64_t deadline_ms, size_t *got) {
+tt_status tt__stream_read_some(tt__stream *stream, void *data, size_t size, int64_t deadline_ms, size_t *got) {
     client *c = sim_fd_owner(stream->fd, SIM_FD_STREAM);
     int64_t deadline = deadline_ns(deadline_ms);
     c->waiter = sim_task_now();
@@ -284,7 +274,7 @@ tt_status __wrap_tt__stream_read_some(tt__stream *stream, void *data, size_t siz
 }
 
 /* The kernel takes it, whatever becomes of it. */
-tt_status __wrap_tt__stream_write_full(tt__stream *stream, const void *data, size_t size, int64_t deadline_ms) {
+tt_status tt__stream_write_full(tt__stream *stream, const void *data, size_t size, int64_t deadline_ms) {
     client *c = sim_fd_owner(stream->fd, SIM_FD_STREAM);
     (void)deadline_ms;
     if (sim_conn_is_broken(c->conn))

@@ -1,35 +1,19 @@
-/* The system calls of the product that have to do with time, processes, chance and threads. */
+/* What stands in for the clock, and for the parts of src/base that ask the machine: threads, chance, its name, its
+ * memory. */
 #include "sim/history.h"
 #include "sim/keeper.h"
 #include "sim/verdict.h"
 #include "sim/world.h"
 
-#include "base/machine/ticks.h"
+#include "base/machine/host_name.h"
+#include "base/process/cgroup.h"
 #include "base/process/threads.h"
+#include "base/random_bytes.h"
 
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/types.h>
 #include <time.h>
-#include <unistd.h>
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
-time_t __wrap_time(time_t *t);
-int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
-tt_status __wrap_tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, const char *what);
-int __wrap_pthread_join(pthread_t thread, void **result);
-tt__ticks_kind __wrap_tt__ticks_init(void);
-ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags);
-int __wrap_gethostname(char *name, size_t size);
-int __wrap___gethostname_chk(char *name, size_t size, size_t room);
-int __wrap_kill(pid_t pid, int sig);
-pid_t __wrap_waitpid(pid_t pid, int *status, int options);
-int __wrap_prctl(int option, ...);
-int __wrap_sigprocmask(int how, const sigset_t *set, sigset_t *old);
-long long __wrap_tt__cgroup_memory_kills(const char *root);
-size_t __wrap_tt__cgroup_memory_limit(const char *root);
-char __wrap_tt__proc_state(pid_t pid);
 
 /* ---- time */
 
@@ -48,101 +32,43 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t) {
     return 0;
 }
 
-time_t __wrap_time(time_t *t) {
-    struct timespec now;
-    __wrap_clock_gettime(CLOCK_REALTIME, &now);
-    if (t)
-        *t = now.tv_sec;
-    return now.tv_sec;
-}
-
-int __wrap_nanosleep(const struct timespec *time, struct timespec *left) {
-    (void)left;
-    int64_t until = sim_now_ns() + time->tv_sec * INT64_C(1000000000) + time->tv_nsec;
-    while (sim_now_ns() < until)
-        sim_wait(until);
-    return 0;
-}
-
-/* The processor's counter would be the machine's time. */
-tt__ticks_kind __wrap_tt__ticks_init(void) { return TT__TICKS_MONOTONIC; }
-
 /* ---- threads */
 
-tt_status __wrap_tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, const char *what) {
+tt_status tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, const char *what) {
     (void)what;
     sim_task_start(sim_agent_now(), run, arg, thread);
     return TT_OK;
 }
 
-int __wrap_pthread_join(pthread_t thread, void **result) {
-    if (result)
-        *result = NULL;
-    sim_join(thread);
-    return 0;
-}
+void tt__thread_join(pthread_t thread) { sim_join(thread); }
+void tt__thread_is_ours(void) {}
+int tt__program_threads(void) { return 1; }
+bool tt__program_has_ended(void) { return false; }
+void tt__cond_init(pthread_cond_t *condition) { (void)condition; }
 
 /* ---- chance, and what depends on the machine */
 
-ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags) {
+tt_status tt__random_bytes(void *bytes, size_t size) {
     static sim_random nobody;
     sim_agent *agent = sim_agent_now();
-    (void)flags;
     for (size_t i = 0; i < size; i++)
         ((uint8_t *)bytes)[i] = (uint8_t)sim_next(agent ? &agent->random : &nobody);
-    return (ssize_t)size;
+    return TT_OK;
 }
 
-int __wrap_gethostname(char *name, size_t size) {
+void tt__random_seed(void *bytes, size_t size) { tt_ignore(tt__random_bytes(bytes, size)); }
+
+void tt__host_name(char *name, size_t size) {
     const sim_agent *agent = sim_agent_now();
     snprintf(name, size, "host-%d", agent ? agent->machine : -1);
-    return 0;
 }
 
-int __wrap___gethostname_chk(char *name, size_t size, size_t room) {
-    return __wrap_gethostname(name, size < room ? size : room);
-}
-
-long long __wrap_tt__cgroup_memory_kills(const char *root) {
+long long tt__cgroup_memory_kills(const char *root) {
     (void)root;
     return 0;
 }
 
-size_t __wrap_tt__cgroup_memory_limit(const char *root) {
+size_t tt__cgroup_memory_limit(const char *root) {
     (void)root;
     return SIZE_MAX;
-}
-
-char __wrap_tt__proc_state(pid_t pid) {
-    (void)pid;
-    return 'S';
-}
-
-/* ---- processes. A launcher kills its keeper, at most. */
-
-int __wrap_kill(pid_t pid, int sig) {
-    if (sig == SIGKILL)
-        sim_keeper_kill_pid(pid);
-    return 0;
-}
-
-pid_t __wrap_waitpid(pid_t pid, int *status, int options) {
-    (void)options;
-    sim_keeper_wait(pid);
-    if (status)
-        *status = 0;
-    return pid;
-}
-
-int __wrap_prctl(int option, ...) {
-    (void)option;
-    return 0;
-}
-
-int __wrap_sigprocmask(int how, const sigset_t *set, sigset_t *old) {
-    (void)how;
-    (void)set;
-    if (old)
-        sigemptyset(old);
-    return 0;
 }

@@ -30,9 +30,6 @@ typedef struct totals {
 
 static totals *all;
 
-ssize_t __real_getrandom(void *bytes, size_t size, unsigned flags);
-pid_t __real_waitpid(pid_t pid, int *status, int options);
-
 static int64_t setting(const char *name, int64_t otherwise) {
     const char *text = getenv(name);
     return text && *text ? strtoll(text, NULL, 10) : otherwise;
@@ -40,7 +37,7 @@ static int64_t setting(const char *name, int64_t otherwise) {
 
 static uint64_t fresh_seed(void) {
     uint32_t seed = 0;
-    if (__real_getrandom(&seed, sizeof seed, 0) != sizeof seed)
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
         seed = (uint32_t)getpid();
     return seed;
 }
@@ -110,7 +107,7 @@ static int play_all(uint64_t first, int64_t count, int agents, int jobs) {
             play_cases(first, count, agents);
             _exit(0);
         }
-    for (int status; __real_waitpid(-1, &status, 0) > 0;)
+    for (int status; waitpid(-1, &status, 0) > 0;)
         lost = lost || status;
     printf("%lld cases, %lld attempts, %lld ranks that went on, %.1f h of virtual time, %lld requests to stores: %s\n",
            (long long)all->cases, (long long)all->attempts, (long long)all->kept, (double)all->virtual_ms / 3600000,

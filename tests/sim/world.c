@@ -179,8 +179,6 @@ sim_task *sim_task_start(sim_agent *agent, void *(*run)(void *), void *arg, pthr
     return task;
 }
 
-int __real_pthread_join(pthread_t thread, void **result);
-
 void sim_join(pthread_t thread) {
     sim_task *task = world.tasks;
     while (task && !pthread_equal(task->thread, thread))
@@ -189,7 +187,7 @@ void sim_join(pthread_t thread) {
         task->joiner = world.current;
         sim_wait(SIM_NEVER);
     }
-    __real_pthread_join(thread, NULL);
+    pthread_join(thread, NULL);
 }
 
 /* ---- the rest */

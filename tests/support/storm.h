@@ -11,15 +11,33 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 static inline long storm_number(const char *name, long fallback) {
     const char *text = getenv(name);
     return text && *text ? strtol(text, NULL, 10) : fallback;
 }
 
+/* Name the programs of the tests' folder, and the command, where the test runner has not: a storm that is started by
+ * hand must not pass because it finds nothing to play. */
+static inline void storm_find_programs(void) {
+    char folder[2048], command[2112];
+    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    folder[n < 0 ? 0 : n] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (!slash)
+        return;
+    *slash = '\0';
+    snprintf(command, sizeof command, "%s/../../bin/tutti", folder);
+    setenv("TT_PROGRAMS", folder, 0);
+    setenv("TUTTI", command, 0);
+}
+
 /* Begin main(): draw the seed, which forked ranks share. */
 static inline void storm_begin(void) {
+    storm_find_programs();
     const char *given = getenv("TT_STORM_SEED");
     uint32_t seed = 1;
     char text[16];

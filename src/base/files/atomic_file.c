@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/files/planted.h"
+#include "base/process/waits.h"
 
 /* Is `entry` "NAME.tmp-DIGITS-DIGITS"? */
 static bool is_temporary_of(const char *entry, const char *name) {
@@ -85,7 +85,7 @@ static void forget_temporary(char *temporary) {
 
 void tt__atomic_remove_temporaries(void) {
     for (int ms = 0; making && ms < MAKING_MS; ms++)
-        poll(NULL, 0, 1);
+        tt__sleep_ms(1);
     for (size_t i = 0; i < sizeof temporaries / sizeof *temporaries; i++) {
         const char *temporary = atomic_exchange(&temporaries[i], NULL);
         if (temporary)

@@ -76,6 +76,8 @@ tt_status tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, 
                     what, strerror(errnum));
 }
 
+void tt__thread_join(pthread_t thread) { pthread_join(thread, NULL); }
+
 void tt__thread_is_ours(void) { threads_count(1); }
 
 /* ---- threads of the program */

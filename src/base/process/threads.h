@@ -12,6 +12,9 @@
  * names it as `what` ("the store's thread"), and the limits that it may have met. */
 TT__EXPORT tt_status tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, const char *what);
 
+/* Wait until the thread has ended. */
+void tt__thread_join(pthread_t thread);
+
 /* Count the calling thread among the library's from now on, as one that tt__thread_create() started. */
 void tt__thread_is_ours(void);
 

@@ -2,6 +2,7 @@
 #include "cli/doctor/doctor.h"
 
 #include "base/error.h"
+#include "base/machine/host_name.h"
 #include "launch/adapters/remote_clock.h"
 #include "net/interfaces.h"
 #include "net/net.h"
@@ -27,7 +28,7 @@ static void check_host_name(tt__doctor *doctor) {
     struct addrinfo *list = NULL;
     const struct addrinfo *at;
     bool several = tt__doctor_several_hosts(doctor);
-    gethostname(name, sizeof name - 1);
+    tt__host_name(name, sizeof name);
     int error = *name ? tt__net_resolve(name, NULL, 0, &list) : EAI_NONAME;
     if (error) {
         tt__doctor_add(doctor, "host name", several ? TT__BAD : TT__DOUBTFUL,

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/files/fd.h"
+#include "base/machine/host_name.h"
 #include "base/process/proc_state.h"
 #include "base/text/plain_text.h"
 
@@ -85,7 +86,7 @@ static tt_status add_if_wanted(tt__snapshot *snapshot, pid_t pid, const char *fd
             continue;
         inodes[i] = 0;
         rank.rank = rank.at.rank;
-        gethostname(rank.hostname, sizeof rank.hostname - 1);
+        tt__host_name(rank.hostname, sizeof rank.hostname);
         return tt__snapshot_add(snapshot, &rank, memory);
     }
     if (memory >= 0)
@@ -121,7 +122,7 @@ static void fill_info(tt__snapshot *snapshot, pid_t pid) {
         if (snapshot->ranks[i].rank.pid == pid)
             recorder = snapshot->ranks[i].recorder;
     snapshot->info = (tt__job_info){.nodes = 1, .local_ranks = snapshot->n, .world = snapshot->n};
-    gethostname(snapshot->info.hostname, sizeof snapshot->info.hostname - 1);
+    tt__host_name(snapshot->info.hostname, sizeof snapshot->info.hostname);
     if (!recorder)
         return;
     snapshot->info.world = recorder->world;

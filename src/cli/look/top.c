@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "base/text/format.h"
 #include "base/text/parse.h"
 #include "base/text/plain_text.h"
@@ -279,7 +280,7 @@ static tt_status top_look(const flags *f, const tt__view_source *source, int row
 static bool next_look(const flags *f, bool screen) {
     if (screen)
         return screen_wait(f->interval_ms);
-    poll(NULL, 0, (int)f->interval_ms);
+    tt__sleep_ms((int)f->interval_ms);
     return true;
 }
 

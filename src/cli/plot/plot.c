@@ -1,11 +1,11 @@
 /* tutti plot: curves of training runs. */
 #include "cli/plot/plot.h"
 
+#include "base/process/waits.h"
 #include "base/text/parse.h"
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -170,7 +170,7 @@ static tt_status follow_runs(const plot_flags *f, char **paths) {
             tt__cli_print(stdout, "%s\n", tt_last_error());
         if (fflush(stdout) != 0)
             return TT_OK; /* main() tells it */
-        poll(NULL, 0, 2000);
+        tt__sleep_ms(2000);
     }
 }
 

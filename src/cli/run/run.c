@@ -3,12 +3,13 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/machine/cores.h"
+#include "base/machine/ticks.h"
 #include "cli/cli.h"
 #include "cli/look/job_view.h"
 #include "cli/run/run_flags.h"
 #include "launch/job.h"
 #include "launch/local/program.h"
-#include "launch/local/worker_env.h"
+#include "launch/local/worker.h"
 #include "net/secure/secret_memory.h"
 #include "net/secure/wire_choice.h"
 
@@ -241,8 +242,10 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
     job->trace = flags->trace;
     job->at_end = flags->trace ? run_write_trace : NULL;
     status = tt__run_look_begin(job, notice_ms);
-    if (!status)
+    if (!status) {
+        tt__ticks_init(); /* the ends of workers are compared with what their recorders say */
         status = tt__job_run(job, &exit_code);
+    }
     tt__run_look_end(job);
     if (status == TT_ERR_NET)
         tt__fail_prefix("--master-port (--standalone takes any that is free)");

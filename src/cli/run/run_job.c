@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/machine/cores.h"
+#include "base/random_bytes.h"
 #include "base/setting.h"
 #include "base/text/parse.h"
 #include "cli/cli.h"
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 
 enum { MAX_WORKERS = 4096 };
 
@@ -67,8 +67,7 @@ static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
 /* Make a random UUID (version 4), as torchrun does with --standalone. */
 static tt_status make_run_id(char *text, size_t size) {
     unsigned char b[16];
-    if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
-        return tt__fail(TT_ERR_SYSTEM, "the system gives no random bytes for a run id");
+    TT__TRY(tt__random_bytes(b, sizeof b));
     b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
     b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
     snprintf(text, size, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3],

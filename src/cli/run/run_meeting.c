@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "base/text/parse.h"
 #include "cli/cli.h"
 #include "net/net.h"
@@ -11,7 +12,6 @@
 #include <tutti/store.h>
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -213,7 +213,7 @@ static tt_status find_own_address(const tt__run_meeting *place, int64_t wait_ms,
         if (!told)
             tt__cli_note("run", "--rdzv-endpoint: waiting, at most %lld s, until \"%.200s\" can be resolved: %s",
                          (long long)(wait_ms / 1000), place->endpoints, gai_strerror(error));
-        poll(NULL, 0, AGAIN_MS);
+        tt__sleep_ms(AGAIN_MS);
     }
 }
 
@@ -230,7 +230,7 @@ static int resolve_patiently(const char *flag, const char *host, int64_t wait_ms
             tt__cli_note("run", "%s: waiting, at most %lld s, until \"%s\" can be resolved: %s", flag,
                          (long long)(wait_ms / 1000), host, gai_strerror(error));
         told = true;
-        poll(NULL, 0, AGAIN_MS);
+        tt__sleep_ms(AGAIN_MS);
     }
     return error;
 }

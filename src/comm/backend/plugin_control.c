@@ -9,6 +9,7 @@
  * TT_BACKEND_CHECK=0, on all ranks, leaves it out. */
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "base/saved_error.h"
 #include "base/setting.h"
 #include "comm/backend/plugin.h"
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     LOOK_MS = 20,       /* between looks at the peers, while calls are under way */
@@ -371,6 +371,6 @@ void tt__control_explain(tt_work *work) {
             tt__error_restore(&engines);
             return;
         }
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        tt__sleep_ms(5);
     }
 }

@@ -5,13 +5,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "comm/backend/plugin.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     GIVE_UP_MS = 5000,  /* how long an engine may take to end what was aborted */
@@ -286,7 +286,7 @@ static void await_end(const tt__plugin *plugin, tt__call_part *part, int64_t dea
         if (plugin->table->test(plugin->engine, part->request, &ended, &part->source))
             ended = true;
         if (!ended)
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            tt__sleep_ms(1);
     }
     if (ended)
         part->state = TT__PART_ENDED;
@@ -363,7 +363,7 @@ static void pause_a_moment(const tt_work *work, int64_t since_ms) {
     if (waited < 1 || engine_waits)
         sched_yield();
     else
-        nanosleep(&(struct timespec){.tv_nsec = waited < 10 ? 50000 : 1000000}, NULL);
+        tt__sleep_us(waited < 10 ? 50 : 1000);
     tt__plugin_lock(plugin);
 }
 

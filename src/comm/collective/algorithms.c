@@ -51,6 +51,7 @@ const tt__algorithm *const tt__algorithms[] = {
     &tt__all_gather_ring,
     &tt__all_gather_bruck,
     &tt__all_gather_doubling,
+    &tt__all_gather_neighbor_exchange,
     &tt__all_gather_hierarchical,
     &tt__all_gather_v_direct,
     &tt__all_gather_v_ring,

@@ -41,6 +41,7 @@ static const char default_table[] = "# op                  ranks  hosts  bytes  
                                     "all_gather            9-     *      2K     recursive_doubling\n"
                                     "all_gather            9-     *      2K     bruck\n"
                                     "all_gather            2-64   *      *      direct\n"
+                                    "all_gather            *      *      *      neighbor_exchange\n"
                                     "all_gather            *      *      *      ring\n"
                                     "all_gather_v          *      2-     *      hierarchical\n"
                                     "all_gather_v          2-64   *      *      direct\n"

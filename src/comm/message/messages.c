@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
+#include "base/process/waits.h"
 #include "comm/message/arrivals.h"
 #include "comm/message/incoming.h"
 #include "comm/message/joining/joining.h"
@@ -52,7 +53,7 @@ static void end_sending(tt__link *link, int64_t deadline_ms) {
     while (!link->ended && tt__link_wants_write(link) && tt__left_ms(deadline_ms)) {
         tt__link_flush(link);
         tt__link_read(link);
-        poll(NULL, 0, 1);
+        tt__sleep_ms(1);
     }
     if (!link->ended)
         shutdown(fd, SHUT_WR);

@@ -1,11 +1,11 @@
 #include "comm/record/call_record.h"
 
+#include "base/process/waits.h"
 #include "comm/op.h"
 #include "comm/record/signature.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- signatures */
 
@@ -119,7 +119,7 @@ static bool slot_has_record(const tt_group *group, int r, uint32_t seq) {
  * no record of its own. */
 void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_t size) {
     for (int i = 0; i < 20 && !slot_has_record(group, r, seq); i++)
-        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+        tt__sleep_us(500);
     number_text(group, r, group->native->areas[r]->slots[seq & 1].record, text, size);
 }
 

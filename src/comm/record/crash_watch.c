@@ -3,6 +3,7 @@
  * need be right in a process that has gone wrong. */
 #include "comm/record/crash_watch.h"
 
+#include "base/process/waits.h"
 #include "net/job/job_socket.h"
 
 #include <errno.h>
@@ -101,7 +102,7 @@ static void crash_handler(int sig, siginfo_t *info, void *context) {
         if (atomic_compare_exchange_strong(&crash.thread, &first, self))
             tell_launcher(sig, info, context);
         else if (first != self) /* else this is a crash within the handler */
-            poll(NULL, 0, crash.wait_ms);
+            tt__sleep_ms(crash.wait_ms);
     }
     sigaction(sig, &by_default, NULL);
     if (syscall(SYS_rt_tgsigqueueinfo, getpid(), self, sig, info))

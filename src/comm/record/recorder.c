@@ -1,5 +1,6 @@
 #include "comm/record/recorder.h"
 
+#include "base/machine/host_name.h"
 #include "comm/op.h"
 #include "comm/record/seqlock.h"
 
@@ -20,8 +21,7 @@ void tt__recorder_init(tt__recorder *recorder, int rank, int world) {
     tt__ticks_init();
     recorder->begin = tt__moment_now();
     snprintf(recorder->program, sizeof recorder->program, "%s", program_invocation_short_name);
-    if (gethostname(recorder->hostname, sizeof recorder->hostname - 1))
-        snprintf(recorder->hostname, sizeof recorder->hostname, "?");
+    tt__host_name(recorder->hostname, sizeof recorder->hostname);
     memcpy(recorder->files[0], "?", 2); /* where there is no name */
     recorder->magic = TT__RECORDER_MAGIC;
 }

@@ -1,6 +1,7 @@
 /* The card by which a rank introduces itself. */
 #include "base/error.h"
 #include "base/files/fd.h"
+#include "base/machine/host_name.h"
 #include "base/process/proc_state.h"
 #include "base/saved_error.h"
 #include "base/text/printable.h"
@@ -59,8 +60,7 @@ tt_status tt__card_make(tt__card *card, int world, const char *transport, const 
     drop_spaces(algorithms ? algorithms : "", card->algorithms, sizeof card->algorithms);
     snprintf(card->pid_space, sizeof card->pid_space, "%llu",
              stat("/proc/self/ns/pid", &pid_space) ? 0ULL : (unsigned long long)pid_space.st_ino);
-    if (gethostname(card->hostname, sizeof card->hostname - 1) || !card->hostname[0])
-        snprintf(card->hostname, sizeof card->hostname, "?");
+    tt__host_name(card->hostname, sizeof card->hostname);
     return TT_OK;
 }
 

@@ -16,12 +16,13 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
+#include "base/random_bytes.h"
 #include "net/job/interrupt.h"
 #include "net/secure/secret.h"
 #include "store/signed.h"
 
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +132,7 @@ static tt_status hear_of_all(const tt__member *member, const char *own, int64_t 
            !memcmp((const char *)value.data + at, own, NUMBER_SIZE);
     tt_store_value_free(&value);
     if (!*all) /* an earlier meeting's */
-        poll(NULL, 0, (int)ms);
+        tt__sleep_ms((int)ms);
     return TT_OK;
 }
 

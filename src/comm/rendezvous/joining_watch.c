@@ -2,10 +2,10 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "base/saved_error.h"
 #include "comm/rendezvous/launcher_notes.h"
 
-#include <poll.h>
 #include <stdio.h>
 
 enum {
@@ -87,7 +87,7 @@ tt_status tt__joining_find_ended(const tt__rendezvous *rendezvous) {
         tt__rankset_add(&all, r);
     tt_status status;
     while (!(status = find_ended(rendezvous, &secret, &all)) && tt__left_ms(deadline_ms))
-        poll(NULL, 0, AGAIN_MS);
+        tt__sleep_ms(AGAIN_MS);
     tt__secret_wipe(&secret);
     return status == TT_ERR_PEER ? status : TT_OK;
 }

@@ -18,6 +18,7 @@
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "base/process/fork_fds.h"
+#include "base/random_bytes.h"
 #include "comm/rendezvous/joining_watch.h"
 #include "comm/shared/process.h"
 #include "net/job/interrupt.h"
@@ -28,7 +29,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -74,8 +74,7 @@ typedef struct exchange {
 
 static tt_status random_hex(char text[33]) {
     unsigned char bytes[16];
-    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-        return tt__fail_errno(TT_ERR_SYSTEM, errno, "getrandom");
+    TT__TRY(tt__random_bytes(bytes, sizeof bytes));
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(text + 2 * i, 3, "%02x", bytes[i]);
     return TT_OK;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "comm/record/call_record.h"
 #include "comm/shared/arrival.h"
 #include "comm/watch/failure.h"
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ASK_MS = 100, ASK_ALL_MS = 600, CALLS_BACK = 8 };
 
@@ -135,7 +135,7 @@ static void mismatch_read_words(const tt_group *group, uint32_t seq, called *all
     int missing = group->size;
     for (int tries = 0; tries < TRIES && missing; tries++) {
         if (tries)
-            nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+            tt__sleep_ms(2);
         missing = 0;
         for (int r = 0; r < group->size; r++) {
             uint64_t word = tt__word_in(tt__slot_of(group, r, seq));

@@ -4,6 +4,7 @@
 #include "base/files/fd.h"
 #include "base/files/quiet_write.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "launch/adapters/ssh_words.h"
 
 #include <errno.h>
@@ -153,7 +154,7 @@ static int end_far(const far_clock *far, int64_t deadline_ms) {
     int status = 0;
     pid_t ended;
     while ((ended = waitpid(far->pid, &status, WNOHANG)) == 0 && tt__left_ms(deadline_ms))
-        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        tt__sleep_ms(2);
     if (!ended) {
         kill(far->pid, SIGKILL);
         while (waitpid(far->pid, &status, 0) < 0 && errno == EINTR)

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
+#include "base/random_bytes.h"
 #include "base/text/format.h"
 #include "launch/adapters/remote_node.h"
 #include "launch/adapters/ssh_words.h"

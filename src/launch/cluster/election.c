@@ -275,7 +275,7 @@ static void stop_beats(tt__election *e) {
     pthread_cond_signal(&e->wake);
     pthread_mutex_unlock(&e->lock);
     if (e->started)
-        pthread_join(e->thread, NULL);
+        tt__thread_join(e->thread);
     e->started = e->own = false;
 }
 

@@ -1,20 +1,17 @@
 #include "launch/cluster/nodes.h"
 
 #include "base/error.h"
-#include "base/files/fd.h"
 #include "base/mutant.h"
 #include "base/process/threads.h"
+#include "base/process/waits.h"
 #include "launch/cluster/blob.h"
 #include "launch/cluster/nodes_talk.h"
 
 #include <jansson.h>
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 /* ---- life */
 
@@ -33,11 +30,10 @@ tt_status tt__nodes_start(tt__nodes **out, const tt__nodes_member *member) {
     nodes->events_end = &nodes->events;
     nodes->orders_end = &nodes->orders;
     pthread_mutex_init(&nodes->lock, NULL);
-    nodes->events_fd = tt__fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    nodes->wake_fd = tt__fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    tt_status status = TT_OK;
-    if (nodes->events_fd < 0 || nodes->wake_fd < 0)
-        status = tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make an eventfd");
+    nodes->wake_fd = -1;
+    tt_status status = tt__wake_open(&nodes->events_fd);
+    if (!status)
+        status = tt__wake_open(&nodes->wake_fd);
     if (!status)
         status = start_thread(nodes);
     if (status) {
@@ -54,8 +50,8 @@ void tt__nodes_free(tt__nodes *nodes) {
     nodes->stop = true;
     pthread_mutex_unlock(&nodes->lock);
     if (nodes->started) {
-        tt__nodes_wake(nodes->wake_fd);
-        pthread_join(nodes->thread, NULL);
+        tt__wake_ring(nodes->wake_fd);
+        tt__thread_join(nodes->thread);
     }
     for (tt__nodes_event *event; (event = nodes->events);) {
         nodes->events = event->next;
@@ -65,10 +61,8 @@ void tt__nodes_free(tt__nodes *nodes) {
         nodes->orders = order->next;
         tt__order_free(order);
     }
-    if (nodes->events_fd >= 0)
-        close(nodes->events_fd);
-    if (nodes->wake_fd >= 0)
-        close(nodes->wake_fd);
+    tt__wake_close(nodes->events_fd);
+    tt__wake_close(nodes->wake_fd);
     pthread_mutex_destroy(&nodes->lock);
     free(nodes);
 }
@@ -88,7 +82,7 @@ static void order_post(tt__nodes *nodes, const tt__order *order) {
     *nodes->orders_end = new;
     nodes->orders_end = &new->next;
     pthread_mutex_unlock(&nodes->lock);
-    tt__nodes_wake(nodes->wake_fd);
+    tt__wake_ring(nodes->wake_fd);
 }
 
 static void order_post_news(tt__nodes *nodes, json_t *news) {

@@ -1,11 +1,14 @@
 /* How the launchers find each other: each puts its card into the store and itself into the list; the coordinator reads
  * the cards of all, the others that of the coordinator. */
-#include "base/text/json.h"
-#include "launch/cluster/nodes_talk.h"
-
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/machine/host_name.h"
 #include "base/mutant.h"
+#include "base/process/waits.h"
+#include "base/random_bytes.h"
+#include "base/text/json.h"
+#include "launch/cluster/nodes.h"
+#include "launch/cluster/nodes_talk.h"
 #include "net/net.h"
 #include "store/signed.h"
 
@@ -30,7 +33,7 @@ static tt_status make_nonce(char text[33]) {
 
 static json_t *card_of(const tt__nodes_member *m, const char *nonce) {
     char hostname[64] = "";
-    gethostname(hostname, sizeof hostname - 1);
+    tt__host_name(hostname, sizeof hostname);
     return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:s, s:s, s:o}", "version",
                      tt_version(), "run_id", m->run_id, "min_nodes", m->min_nodes, "max_nodes", m->max_nodes, "workers",
                      m->workers, "max_restarts", m->max_restarts, "attempt", m->attempt, "restarts", m->restarts,
@@ -82,7 +85,9 @@ static tt_status put_card(tt__talk *t) {
     return status;
 }
 
-tt_status tt__talk_introduce(tt__talk *t) {
+/* Take a number, and put the first beat; the coordinator's card, too. Other members put theirs when they have read
+ * that. */
+static tt_status introduce_oneself(tt__talk *t) {
     char key[TT__NODES_KEY];
     t->introduced = false;
     t->greeted = t->nodes->member.coordinates;
@@ -122,7 +127,7 @@ bool tt__talk_connect(tt__talk *t) {
     bool found = !status;
     if (found) {
         tt_store_set_timeout_ms(t->store, m->heartbeat_ms);
-        status = tt__talk_introduce(t);
+        status = introduce_oneself(t);
     }
     if (status && may_try_again(t, status)) {
         tell_waiting(t);
@@ -250,7 +255,7 @@ static void refuse_member(tt__talk *t, int id, tt_status why) {
     snprintf(text, sizeof text, "%s", tt_last_error());
     if (!t->nodes->member.coordinates) {
         tt__talk_fail(t, text);
-        tt_ignore(tt__talk_put_left(t)); /* see nodes_problem.c */
+        tt_ignore(tt__talk_put_left(t)); /* wait_until_all_know() there waits for it */
     } else if (id == 0 || (needed && !t->round)) {
         tt__talk_fail_all(t, text);
     } else {
@@ -356,4 +361,45 @@ void tt__talk_read_cards(tt__talk *t) {
     for (int id = 0; id < t->known && !t->cut && !t->failed; id++)
         if (misses_card(&t->of[id]))
             read_card(t, id);
+}
+
+/* ---- a launcher that can't start its workers (the program is missing on its node) still tells the others why */
+
+/* Wait, as the coordinator, until the others have read its card. */
+static tt_status wait_until_all_know(tt__talk *t, int64_t deadline) {
+    int others = t->nodes->member.min_nodes - 1, left = 0; /* in a set that may be larger nobody else need come */
+    while (left < others && tt__left_ms(deadline)) {
+        TT__TRY(tt__talk_read_left(t, &left));
+        if (left < others)
+            tt__sleep_ms(20);
+    }
+    return TT_OK;
+}
+
+static tt_status tell_problem(tt__talk *t, int64_t deadline) {
+    const tt__nodes_member *m = &t->nodes->member;
+    TT__TRY(tt__secret_load(&t->secret));
+    for (tt_status status; (status = tt__talk_ask_etcd(t)) || !m->port; tt__sleep_ms(20))
+        if ((status && status != TT_ERR_TIMEOUT) || !tt__left_ms(deadline))
+            return status ? status : tt__fail(TT_ERR_TIMEOUT, "nobody is found to tell");
+    TT__TRY(tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = tt__left_ms(deadline)));
+    TT__TRY(introduce_oneself(t));
+    for (; !t->introduced && !t->cut && tt__left_ms(deadline); tt__sleep_ms(20))
+        tt__talk_read_cards(t);
+    return m->coordinates ? wait_until_all_know(t, deadline) : TT_OK;
+}
+
+void tt__nodes_tell_problem(const tt__nodes_member *member, int64_t timeout_ms) {
+    tt__nodes nodes = {.member = *member, .events_fd = -1, .wake_fd = -1};
+    tt__talk t = {.nodes = &nodes, .began_ms = tt__now_ms()};
+    nodes.events_end = &nodes.events;
+    tt_ignore(tell_problem(&t, tt__deadline_ms(timeout_ms < member->join_ms ? timeout_ms : member->join_ms)));
+    tt_store_free(t.store);
+    tt__secret_wipe(&t.secret);
+    json_decref(t.foretold);
+    free(t.of);
+    for (tt__nodes_event *event; (event = nodes.events);) { /* what is said to a launcher that takes part */
+        nodes.events = event->next;
+        tt__nodes_event_free(event);
+    }
 }

@@ -56,7 +56,6 @@ void *tt__nodes_thread(void *nodes);
 void tt__order_free(tt__order *order);
 
 /* Make an eventfd readable. */
-void tt__nodes_wake(int fd);
 
 /* Post an event; takes it over. */
 void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event);

@@ -1,17 +1,10 @@
 /* Events on their way from the thread to the launcher, and orders on theirs to the thread. */
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "launch/cluster/nodes.h"
 #include "launch/cluster/nodes_own.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
-
-void tt__nodes_wake(int fd) {
-    uint64_t one = 1;
-    while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
-}
 
 int tt__nodes_fd(const tt__nodes *nodes) { return nodes->events_fd; }
 
@@ -21,7 +14,7 @@ void tt__nodes_post(tt__nodes *nodes, tt__nodes_event *event) {
     *nodes->events_end = event;
     nodes->events_end = &event->next;
     pthread_mutex_unlock(&nodes->lock);
-    tt__nodes_wake(nodes->events_fd);
+    tt__wake_ring(nodes->events_fd);
 }
 
 static bool is_round(const tt__nodes_event *event) {
@@ -35,7 +28,6 @@ static bool is_doubtful(const tt__nodes *nodes, const tt__nodes_event *event) {
 }
 
 tt__nodes_event *tt__nodes_next(tt__nodes *nodes) {
-    uint64_t count;
     pthread_mutex_lock(&nodes->lock);
     tt__nodes_event *event = nodes->events;
     nodes->unsure = event && is_doubtful(nodes, event);
@@ -43,8 +35,8 @@ tt__nodes_event *tt__nodes_next(tt__nodes *nodes) {
         event = NULL;
     if (event && !(nodes->events = event->next))
         nodes->events_end = &nodes->events;
-    if (!event && nodes->events_fd >= 0 && read(nodes->events_fd, &count, sizeof count) < 0)
-        count = 0; /* nobody had written: fine */
+    if (!event && nodes->events_fd >= 0)
+        tt__wake_clear(nodes->events_fd);
     pthread_mutex_unlock(&nodes->lock);
     return event;
 }
@@ -64,7 +56,7 @@ void tt__nodes_believe(tt__nodes *nodes, int64_t now_ms) {
         round->believed_ms = now_ms;
     pthread_mutex_unlock(&nodes->lock);
     if (waits)
-        tt__nodes_wake(nodes->events_fd);
+        tt__wake_ring(nodes->events_fd);
 }
 
 bool tt__nodes_take_back(tt__nodes *nodes) {
@@ -81,7 +73,7 @@ bool tt__nodes_take_back(tt__nodes *nodes) {
     }
     pthread_mutex_unlock(&nodes->lock);
     if (round)
-        tt__nodes_wake(nodes->events_fd);
+        tt__wake_ring(nodes->events_fd);
     return round != NULL;
 }
 

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/mutant.h"
+#include "base/process/waits.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,9 +93,8 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
     t->round = r;
     t->looks = 0;
     t->closed = t->told_waiting = false;
-    event->believed_ms = !TT__MUTANT(round_begun_that_is_over) && tt__talk_replaces(t) && !t->nodes->member.coordinates
-                             ? TT__BELIEVED_NOT_YET
-                             : TT__BELIEVED_ALWAYS;
+    event->believed_ms =
+        tt__talk_replaces(t) && !t->nodes->member.coordinates ? TT__BELIEVED_NOT_YET : TT__BELIEVED_ALWAYS;
     tt__nodes_post(t->nodes, event);
     if (!t->nodes->member.coordinates) /* it has read what this member has announced before it was gone */
         tt__talk_delete_news(t);
@@ -114,8 +113,9 @@ void tt__talk_collect(tt__talk *t, int attempt, int restarts, int recovery) {
 
 /* Does a member count for the next round? One of the last round does when it has nothing of it left. */
 static bool is_ready(const tt__talk *t, int id) {
-    return tt__node_lives(&t->of[id]) && (!t->round || tt__talk_node_number(t, id) < 0 ||
-                                          TT__MUTANT(next_attempt_too_early) || t->of[id].gone > t->round->attempt);
+    return (TT__MUTANT(lost_node_in_round) ? t->of[id].here : tt__node_lives(&t->of[id])) &&
+           (!t->round || tt__talk_node_number(t, id) < 0 || TT__MUTANT(next_attempt_too_early) ||
+            t->of[id].gone > t->round->attempt);
 }
 
 static int count_ready(const tt__talk *t) {
@@ -286,7 +286,7 @@ void tt__talk_wait_for_leavers(tt__talk *t) {
         if (!tt__talk_is_connected(t, id)) /* who has left the job before has not waited for its end */
             t->of[id].lost = true;
         else
-            poll(NULL, 0, 20);
+            tt__sleep_ms(20);
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/mutant.h"
 #include "base/text/json.h"
 #include "base/text/plain_text.h"
 #include "store/signed.h"
@@ -106,7 +107,7 @@ void tt__talk_lose(tt__talk *t, int id, const char *text) {
     tt__node *node = tt__talk_node(t, id);
     int number = tt__talk_node_number(t, id);
     bool job = !t->nodes->member.coordinates && (id == 0 || id == t->id); /* all of it, for this member */
-    if (node)
+    if (node && !TT__MUTANT(loss_not_remembered))
         node->lost = true;
     t->given_up = t->given_up || (job && id);
     if (job && tt__talk_replaces(t) && tt__nodes_take_back(t->nodes))

@@ -6,7 +6,6 @@
  *   nodes_beat.c     who is there
  *   nodes_join.c     connecting, cards
  *   nodes_elect.c    who coordinates, where etcd says so
- *   nodes_problem.c  a launcher that only says why it can't take part
  *   nodes_talk.c     what all use
  *
  * Each uses those below it. */
@@ -189,10 +188,6 @@ void tt__talk_refuse(tt__talk *t, int id, const char *key);
 json_t *tt__talk_json(const char *text);
 
 /* ---- nodes_join.c */
-
-/* Take a number, and put the first beat; the coordinator's card, too. Other members put theirs when they have read
- * that. */
-tt_status tt__talk_introduce(tt__talk *t);
 
 /* Connect and introduce this launcher. Tries for a short while, so that the launcher can end this; false: not yet, or
  * never. */

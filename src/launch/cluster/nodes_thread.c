@@ -5,17 +5,16 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/mutant.h"
+#include "base/process/waits.h"
 #include "launch/cluster/blob.h"
 #include "store/server/renewal.h"
 #include "store/signed.h"
 
 #include <jansson.h>
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { BEAT_MS = 200, NOTES_MS = 1000 };
 
@@ -197,7 +196,7 @@ static void collect_next(tt__talk *t, const tt__order *order) {
     const char *keys[] = {key};
     bool there;
     tt__talk_key(key, "beat", t->id);
-    if (!TT__MUTANT(store_renewed_amid_news) && order->renewed && t->store && !t->cut)
+    if (order->renewed && t->store && !t->cut)
         tt__talk_check(t, tt_store_check(t->store, keys, 1, &there));
     if (order->renewed)
         tt__store_server_renew(order->renewed);
@@ -278,9 +277,8 @@ static void talk_step(tt__talk *t) {
 static void sleep_a_beat(const tt__talk *t) {
     struct pollfd wake = {.fd = t->nodes->wake_fd, .events = POLLIN};
     bool often = t->looks || tt__now_ms() < t->hurry_until_ms || (!t->round && t->store);
-    uint64_t count;
-    if (poll(&wake, 1, often ? BEAT_MS / 8 : BEAT_MS) > 0 && read(wake.fd, &count, sizeof count) < 0)
-        count = 0;
+    if (tt__poll(&wake, 1, often ? BEAT_MS / 8 : BEAT_MS))
+        tt__wake_clear(wake.fd);
 }
 
 static void talk_free(tt__talk *t) {

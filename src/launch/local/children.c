@@ -2,9 +2,9 @@
 
 #include "base/machine/clock.h"
 #include "base/process/proc_state.h"
+#include "base/process/waits.h"
 
 #include <dirent.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -71,6 +71,6 @@ size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn
     int64_t deadline = tt__deadline_ms(timeout_ms);
     size_t left;
     while ((left = kill_once(spared, spared_count, reaped, user)) && tt__left_ms(deadline))
-        poll(NULL, 0, 1);
+        tt__sleep_ms(1);
     return left;
 }

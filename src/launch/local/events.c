@@ -1,5 +1,6 @@
 #include "launch/local/events.h"
 
+#include "base/machine/host_name.h"
 #include "base/text/json.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@ static void write_event(tt__streams *streams, const tt__job *job, const tt__work
     char host[256] = "", pid[16] = "";
     const char *state = succeeded ? "SUCCEEDED" : "FAILED";
     const char *slash = strrchr(job->file, '/'), *program = slash ? slash + 1 : job->file;
-    gethostname(host, sizeof host - 1);
+    tt__host_name(host, sizeof host);
     snprintf(pid, sizeof pid, "%d", w ? (int)w->pid : 0);
     json_t *more = json_pack("{s:i, s:s}", "group_world_size", job->nodes, "entry_point", program);
     if (w && more)

@@ -4,10 +4,12 @@
 #include "base/files/fd.h"
 #include "base/files/quiet_write.h"
 #include "base/machine/clock.h"
-#include "launch/local/template.h"
+#include "base/machine/host_name.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,62 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+typedef struct tt__filling {
+    const char *name, *value;
+} tt__filling;
+
+static bool is_of_name(char c, bool first) {
+    return c == '_' || isalpha((unsigned char)c) || (!first && isdigit((unsigned char)c));
+}
+
+/* Find the name after a dollar sign: where it begins and how long it is, 0 = none. Returns how much of `text` is read,
+ * braces included. */
+static size_t find_template_name(const char *text, const char **name, size_t *n) {
+    bool braces = *text == '{';
+    *name = text + braces;
+    for (*n = 0; is_of_name((*name)[*n], *n == 0);)
+        ++*n;
+    if (braces && (*name)[*n] != '}')
+        *n = 0;
+    return *n ? *n + 2 * (size_t)braces : 0;
+}
+
+static const char *value_of(const char *name, size_t n, const tt__filling *fillings) {
+    for (; fillings->name; fillings++)
+        if (strlen(fillings->name) == n && !strncmp(name, fillings->name, n))
+            return fillings->value;
+    return NULL;
+}
+
+/* Fill in the names that `fillings` has (the last one's name is NULL); others stay as they are. Allocated; NULL: no
+ * memory. */
+static char *template_fill(const char *text, const tt__filling *fillings) {
+    char *out = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&out, &size);
+    if (!stream)
+        return NULL;
+    while (*text) {
+        const char *name = NULL, *value = NULL;
+        size_t n = 0, used = *text == '$' ? find_template_name(text + 1, &name, &n) : 0;
+        if (used)
+            value = value_of(name, n, fillings);
+        if (value) {
+            fputs(value, stream);
+            text += 1 + used;
+        } else {
+            fputc(*text, stream);
+            text += *text == '$' && text[1] == '$' ? 2 : 1;
+        }
+    }
+    bool failed = ferror(stream) != 0;
+    if (fclose(stream) || failed) {
+        free(out);
+        return NULL;
+    }
+    return out;
+}
 
 /* inotify tells when a file grew, but not on every file system, and there may be none left to have
  * (max_user_instances): so all files are looked at now and then. */
@@ -115,10 +173,10 @@ static char *make_prefix(const tt__job *job, int i) {
     char rank[16], local_rank[16], host[256] = "";
     snprintf(rank, sizeof rank, "%d", job->first_rank + i);
     snprintf(local_rank, sizeof local_rank, "%d", i);
-    gethostname(host, sizeof host - 1);
+    tt__host_name(host, sizeof host);
     const tt__filling fillings[] = {
         {"role_name", job->role}, {"local_rank", local_rank}, {"rank", rank}, {"hostname", host}, {NULL, NULL}};
-    return tt__template_fill(job->logs->prefix, fillings);
+    return template_fill(job->logs->prefix, fillings);
 }
 
 /* Return the file for lines that match a filter of this stream, open for `attempt`; -1: there is none. */

@@ -4,6 +4,7 @@
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "launch/local/children.h"
+#include "launch/local/error_files.h"
 #include "launch/local/file_timers.h"
 #include "launch/local/telling.h"
 
@@ -361,6 +362,7 @@ static _Noreturn void keeper_main(struct keeper *k) {
 tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job) {
     int ends[2];
     *keeper = (tt__keeper){.socket = -1};
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't make a socket for the keeper");
     pid_t pid = fork();
@@ -395,6 +397,19 @@ bool tt__keeper_send(const tt__keeper *keeper, tt__keeper_kind kind, int sig) {
 
 void tt__keeper_kill_worker(const tt__keeper *keeper, int i) {
     launcher_send(keeper, (tt__keeper_message){.kind = TT__KEEPER_KILL_ONE, .worker = i});
+}
+
+void tt__keeper_kill(const tt__keeper *keeper) { kill(keeper->pid, SIGKILL); }
+
+void tt__keeper_dismiss(tt__keeper *keeper) {
+    if (keeper->socket >= 0)
+        close(keeper->socket);
+    keeper->socket = -1;
+}
+
+void tt__keeper_wait(const tt__keeper *keeper) {
+    if (keeper->pid)
+        waitpid(keeper->pid, NULL, 0);
 }
 
 void tt__keeper_send_place(const tt__keeper *keeper, const tt__job *job) {

@@ -86,8 +86,9 @@ typedef struct tt__keeper {
     int socket; /* the launcher's end, a non-blocking SOCK_SEQPACKET; -1 = none */
 } tt__keeper;
 
-/* Fork the keeper. The process must have one thread only: what the keeper does is not restricted to async-signal-safe
- * calls. Descriptors that are opened later reach the keeper, and through it the workers, only if they are sent. */
+/* Fork the keeper, and become the parent of the processes that its workers leave behind. The process must have one
+ * thread only: what the keeper does is not restricted to async-signal-safe calls. Descriptors that are opened later
+ * reach the keeper, and through it the workers, only if they are sent. */
 tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job);
 
 /* Send SIGNAL, PASS, SWEEP or KILL (sig: unused); false if the keeper is gone. */
@@ -101,6 +102,15 @@ void tt__keeper_kill_worker(const tt__keeper *keeper, int i);
  * worker i. A keeper that takes nothing of this for TT__KEEPER_TAKE_MS is killed. */
 enum { TT__KEEPER_TAKE_MS = 5000 };
 void tt__keeper_start_workers(const tt__keeper *keeper, const tt__job *job, const int *stderr_ends);
+
+/* Kill the keeper: the kernel kills its workers. */
+void tt__keeper_kill(const tt__keeper *keeper);
+
+/* Close the socket: the keeper kills what is left and ends. */
+void tt__keeper_dismiss(tt__keeper *keeper);
+
+/* Wait until the keeper's process has ended, if there is one. */
+void tt__keeper_wait(const tt__keeper *keeper);
 
 /* Receive the next message: 1; none at the moment: 0; the keeper is gone: -1. */
 int tt__keeper_receive(const tt__keeper *keeper, tt__keeper_message *message);

@@ -6,9 +6,6 @@
 #include "launch/local/streams.h"
 #include "launch/machine/failures.h"
 
-/* Read a torchelastic error file into the worker's message, traceback, error_s and secondary. */
-void tt__error_file_read(const char *path, tt__worker *worker);
-
 /* Who failed first, of all nodes. */
 typedef struct tt__first {
     int rank, node, local_rank;

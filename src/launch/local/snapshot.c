@@ -169,7 +169,7 @@ void tt__jobs_ask(tt__job_heard *jobs, int n, int64_t timeout_ms) {
     }
     for (int i = 0; i < n; i++) {
         if (jobs[i].apart)
-            pthread_join(jobs[i].thread, NULL);
+            tt__thread_join(jobs[i].thread);
         else
             ask_of_job(&jobs[i]);
     }

@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "base/text/plain_text.h"
 #include "base/text/short_text.h"
-#include "launch/local/pty.h"
 #include "launch/local/terminal.h"
 
 #include <errno.h>
@@ -15,12 +15,96 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
+
+/* ---- outlets: streams that other processes share, such as stderr, written to without ever waiting for a reader. The
+ * stream's own flags stay as they are: a pipe or terminal is opened once more, a socket has a flag for each call. Where
+ * that is not possible (no /proc, another user's pipe), a write of up to PIPE_BUF bytes after poll(2) is the best there
+ * is. */
+
+static int open_again(int stream) {
+    char path[40];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", stream);
+    return tt__fd(open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+}
+
+static tt__outlet outlet_open(int stream) {
+    struct stat info;
+    tt__outlet outlet = {.fd = stream};
+    if (fstat(stream, &info))
+        return outlet;
+    outlet.socket = S_ISSOCK(info.st_mode);
+    if (S_ISFIFO(info.st_mode) || isatty(stream))
+        outlet.own = open_again(stream);
+    if (outlet.own > 0)
+        outlet.fd = outlet.own;
+    else
+        outlet.own = 0;
+    return outlet;
+}
+
+static void outlet_close(tt__outlet *outlet) {
+    if (outlet->own)
+        close(outlet->own);
+    *outlet = (tt__outlet){.fd = -1};
+}
+
+/* As write(2); EAGAIN: nothing fits now. */
+static ssize_t outlet_write(const tt__outlet *outlet, const void *bytes, size_t n) {
+    return outlet->socket ? send(outlet->fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL) : write(outlet->fd, bytes, n);
+}
+
+/* ---- pseudo-terminals: a worker's stderr where the launcher's is a terminal, so that programs show there what they
+ * show on terminals. They only carry bytes and the window's size: no signals, no input, nothing is translated. */
+
+/* Open the writing end. It can't be read: a program that asks its user there would wait for ever. By its number in this
+ * file system, not by a name, which may be another terminal in a container. */
+static int open_writer(int reader) {
+    struct termios settings;
+    int writer = tt__fd(ioctl(reader, TIOCGPTPEER, O_WRONLY | O_NOCTTY | O_CLOEXEC));
+    if (writer < 0)
+        return -1;
+    if (tcgetattr(writer, &settings) == 0) {
+        cfmakeraw(&settings);
+        if (tcsetattr(writer, TCSANOW, &settings) == 0 && fchmod(writer, 0600) == 0) /* no write(1) by others */
+            return writer;
+    }
+    close(writer);
+    return -1;
+}
+
+/* Give the terminal behind reading end `reader` the size of `like`. False: it has that already. */
+static bool pty_resize(int reader, int like) {
+    struct winsize own, wanted;
+    return ioctl(like, TIOCGWINSZ, &wanted) == 0 && ioctl(reader, TIOCGWINSZ, &own) == 0 &&
+           memcmp(&own, &wanted, sizeof own) != 0 && ioctl(reader, TIOCSWINSZ, &wanted) == 0;
+}
+
+/* Open one with the size of terminal `like`: ends[0], non-blocking, reads what is written to ends[1]. Both are
+ * close-on-exec. False: `like` is no terminal, or the system has none to give. */
+static bool pty_open(int like, int ends[2]) {
+    if (!isatty(like))
+        return false;
+    ends[0] = tt__fd(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK));
+    if (ends[0] < 0)
+        return false;
+    ends[1] = grantpt(ends[0]) || unlockpt(ends[0]) ? -1 : open_writer(ends[0]);
+    if (ends[1] < 0) {
+        close(ends[0]);
+        return false;
+    }
+    pty_resize(ends[0], like);
+    return true;
+}
 
 enum { FLUSH_MS = 100, READ_BYTES = 16384, OUT_HIGH = 65536, SAID_SIZE = 3072 };
 
 static bool open_ends(int out_fd, int ends[2]) {
-    if (tt__pty_open(out_fd, ends))
+    if (pty_open(out_fd, ends))
         return true;
     if (pipe2(ends, O_CLOEXEC))
         return false;
@@ -61,7 +145,7 @@ static tt_status open_pipes(tt__streams *streams, int *write_ends) {
 
 tt_status tt__streams_open(tt__streams *streams, int n, int out_fd, int *write_ends) {
     *streams = (tt__streams){.n = n, .out_fd = out_fd, .of = calloc((size_t)n + 1, sizeof *streams->of)};
-    streams->outlet = tt__outlet_open(out_fd);
+    streams->outlet = outlet_open(out_fd);
     if (!streams->of) {
         tt__streams_close(streams);
         return tt__fail(TT_ERR_MEMORY, "no memory for the output of %d workers", n);
@@ -98,7 +182,7 @@ bool tt__streams_resize(tt__streams *streams) {
     bool changed = false;
     for (int i = 0; i < streams->n; i++)
         if (streams->of[i].fd >= 0)
-            changed = tt__pty_resize(streams->of[i].fd, streams->out_fd) || changed;
+            changed = pty_resize(streams->of[i].fd, streams->out_fd) || changed;
     return changed;
 }
 
@@ -106,7 +190,7 @@ void tt__streams_close(tt__streams *streams) {
     for (int i = 0; streams->of && i <= streams->n; i++)
         end_stream(&streams->of[i]);
     tt__merge_free(&streams->merge);
-    tt__outlet_close(&streams->outlet);
+    outlet_close(&streams->outlet);
     free(streams->of);
     free(streams->out);
     *streams = (tt__streams){0};
@@ -242,7 +326,7 @@ static bool read_some(tt__streams *streams, tt__output_stream *s) {
 /* Write what fits: no more than PIPE_BUF bytes, which a pipe that poll(2) calls writable takes in any case. */
 static bool write_some(tt__streams *streams) {
     size_t n = streams->out_used < PIPE_BUF ? streams->out_used : PIPE_BUF;
-    ssize_t wrote = tt__outlet_write(&streams->outlet, streams->out, n);
+    ssize_t wrote = outlet_write(&streams->outlet, streams->out, n);
     if (wrote < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (wrote < 0) {
@@ -367,7 +451,7 @@ void tt__streams_flush(tt__streams *streams, int64_t stall_ms) {
         if (write_some(streams))
             deadline = tt__deadline_ms(stall_ms);
         else
-            poll(NULL, 0, 1);
+            tt__sleep_ms(1);
     }
 }
 

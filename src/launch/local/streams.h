@@ -1,6 +1,6 @@
 /* The workers' stderr: passed through line by line, the tail of each kept for the report.
  *
- * Every worker writes into a pipe of its own, or a terminal of its own where the launcher's stderr is one (pty.h).
+ * Every worker writes into a pipe of its own, or a terminal of its own where the launcher's stderr is one.
  * Whole lines go to the launcher's stderr in one piece, so that ranks don't mix inside a line; text that has no line
  * end after FLUSH_MS (a prompt, a progress bar) is passed on as it is. Lines of tt_report() are held for as long at
  * most, and merged where several ranks write the same (merge.h). Nothing here waits for the reader of our stderr: while
@@ -9,11 +9,19 @@
 #define TT_LAUNCH_LOCAL_STREAMS_H
 
 #include "launch/local/merge.h"
-#include "launch/local/outlet.h"
 
 #include <tutti/base.h>
 
 #include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+typedef struct tt__outlet {
+    int fd;  /* to poll: `own`, or the stream's */
+    int own; /* opened here; 0 = none */
+    bool socket;
+} tt__outlet;
 
 enum { TT__TAIL_BYTES = 8192, TT__TAIL_LINES = 20 };
 

@@ -263,14 +263,12 @@ static void order_next(tt__step *s) {
                        .recovery = kept ? me->counts.recovery + 1 : 0};
     close_attempt(s);
     me->verdict.kind = TT__ORDERED;
-    if (TT__MUTANT(store_renewed_early) && !m->job.alone && !kept)
-        tt__do(s, TT__DO_RENEW_STORE);
     if (!m->job.alone) {
         tt__action *action = tt__do(s, TT__DO_ORDER_ROUND);
         action->order.attempt = next.attempt;
         action->order.restarts = next.restarts;
         action->order.recovery = next.recovery;
-        action->order.renews = !kept && !TT__MUTANT(store_renewed_early);
+        action->order.renews = !kept && !TT__MUTANT(store_not_renewed);
         return;
     }
     if (!kept)

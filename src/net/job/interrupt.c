@@ -1,8 +1,8 @@
 #include "net/job/interrupt.h"
 
 #include "base/error.h"
+#include "base/process/waits.h"
 
-#include <poll.h>
 
 static _Thread_local struct {
     bool set;
@@ -23,7 +23,7 @@ int tt__net_interrupt_fd(void) { return interrupt.set && !interrupt.held ? inter
 
 tt_status tt__net_interrupted(void) {
     struct pollfd one = {.fd = tt__net_interrupt_fd(), .events = POLLIN};
-    if (one.fd < 0 || poll(&one, 1, 0) <= 0)
+    if (one.fd < 0 || !tt__poll(&one, 1, 0))
         return TT_OK;
     return tt__fail(TT_ERR_ABORTED, "%s", interrupt.why);
 }

@@ -3,13 +3,14 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
+#include "base/random_bytes.h"
 #include "base/setting.h"
 #include "base/text/plain_text.h"
 #include "net/local_socket.h"
 #include "net/secure/secret.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +123,7 @@ bool tt__job_hand_over(int fd, tt__job_kind kind, tt__job_packet *packet, int at
     int64_t deadline_ms = tt__deadline_ms(patience_ms);
     bool sent;
     while (!(sent = tt__job_send(fd, kind, packet, attached)) && errno == ETOOMANYREFS && tt__left_ms(deadline_ms))
-        poll(NULL, 0, 1);
+        tt__sleep_ms(1);
     return sent;
 }
 

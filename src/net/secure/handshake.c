@@ -1,6 +1,7 @@
 #include "net/secure/handshake.h"
 
 #include "base/error.h"
+#include "base/random_bytes.h"
 
 #include <string.h>
 

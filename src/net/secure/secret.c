@@ -1,6 +1,7 @@
 #include "net/secure/secret.h"
 
 #include "base/error.h"
+#include "base/random_bytes.h"
 #include "base/files/fd.h"
 #include "net/secure/kept_secret.h"
 #include "net/secure/secret_memory.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -19,17 +19,6 @@
 #define HOW "Make one with: openssl rand -hex 32"
 
 static tt__span text_span(const char *text) { return (tt__span){(const uint8_t *)text, strlen(text)}; }
-
-tt_status tt__random_bytes(void *bytes, size_t size) {
-    for (size_t done = 0; done < size;) {
-        ssize_t n = getrandom((char *)bytes + done, size - done, 0);
-        if (n > 0)
-            done += (size_t)n;
-        else if (errno != EINTR)
-            return tt__fail_errno(TT_ERR_SYSTEM, errno, "asking for random bytes");
-    }
-    return TT_OK;
-}
 
 void tt__secret_from(tt__secret *secret, const void *bytes, size_t size) {
     const tt__span shared = {bytes, size}, salt = text_span("tutti job secret 1");

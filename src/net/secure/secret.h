@@ -47,7 +47,4 @@ tt_status tt__secret_read(char text[TT__SECRET_MAX + 1]);
 tt_status tt__secret_read_file(const char *path, char text[TT__SECRET_MAX + 1]);
 tt_status tt__secret_make(char text[TT__SECRET_MADE_SIZE]);
 
-/* Fill with random bytes from the system. TT_ERR_SYSTEM where it gives none. */
-TT__EXPORT tt_status tt__random_bytes(void *bytes, size_t size);
-
 #endif

@@ -8,12 +8,12 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "parallel/model_parallel/activation.h"
 #include "tensor/core/tensor.h"
 
@@ -101,7 +101,7 @@ static void wait_a_while(tt_work *work) {
         if (waited < YIELD_NS)
             sched_yield();
         else
-            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+            tt__sleep_us(50);
         waited = tt__now_ns() - begin;
     }
 }

@@ -5,11 +5,11 @@
 #include "base/saved_error.h"
 #include "parallel/pipeline/pipeline_own.h"
 #include "reducer/text_agreement.h"
+#include "base/process/waits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const char replicas_who[] = "tt_pipeline_new: .data_group";
 
@@ -46,9 +46,8 @@ static int state_of_meeting(const meeting *m) {
 
 /* Pause between two looks, longer after many: the counterparts may come much later. */
 static void pause_between_looks(int look) {
-    const struct timespec pause = {.tv_nsec = look < 4 ? 0 : look < 50 ? 200000 : 20000000};
-    if (pause.tv_nsec)
-        nanosleep(&pause, NULL);
+    if (look >= 4)
+        tt__sleep_us(look < 50 ? 200 : 20000);
 }
 
 /* Look, together with all ranks of the pipeline, until all counterparts have come, or one has failed. states[s]: is any

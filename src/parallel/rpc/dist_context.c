@@ -1,5 +1,6 @@
 #include "autograd/leaf.h"
 #include "base/error.h"
+#include "base/random_bytes.h"
 #include "base/saved_error.h"
 #include "net/secure/secret.h"
 #include "parallel/rpc/dist.h"

@@ -3,6 +3,7 @@
 #include "rpc/functions/served_table.h"
 
 #include "base/error.h"
+#include "base/random_bytes.h"
 #include "net/secure/secret.h"
 #include "rpc/references/references.h"
 

@@ -2,6 +2,7 @@
 #include "rpc/workers/store_cards.h"
 
 #include "base/error.h"
+#include "base/machine/host_name.h"
 #include "base/saved_error.h"
 
 #include <inttypes.h>
@@ -79,9 +80,7 @@ tt_status tt__rpc_cards_find(tt__rpc_cards *cards, int id, const char *name, tt_
 
 /* A host's name in one word. */
 static void own_host(char host[TT__INTRO_HOST]) {
-    if (gethostname(host, TT__INTRO_HOST) || !*host)
-        snprintf(host, TT__INTRO_HOST, "?");
-    host[TT__INTRO_HOST - 1] = '\0';
+    tt__host_name(host, TT__INTRO_HOST);
     for (char *c = host; *c; c++)
         if (*c <= ' ')
             *c = '-';

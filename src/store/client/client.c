@@ -2,13 +2,13 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "base/saved_error.h"
 #include "net/job/interrupt.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -251,7 +251,7 @@ tt_status tt__store_client_open(tt__store_client *client, const char *host, int 
         if (status != TT_ERR_NET || !tt__left_ms(deadline_ms))
             break;
         /* a reset: the server is just ending, its successor perhaps just starting */
-        nanosleep(&(struct timespec){.tv_nsec = RECONNECT_MS * 1000000L}, NULL);
+        tt__sleep_ms(RECONNECT_MS);
     }
     char where[TT__NET_ENDPOINT_SIZE];
     tt__net_endpoint_text(host, port, where);

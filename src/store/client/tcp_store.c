@@ -3,6 +3,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "base/quarantine.h"
 #include "net/job/interrupt.h"
 #include "store/client/call_lock.h"
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { DEFAULT_TIMEOUT_MS = 300000, KEYS_TEXT_SIZE = 512, KEYS_NAMED = 16, NAMING_MS = 1000, ANSWER_MS = 5000 };
 
@@ -387,7 +387,7 @@ static tt_status wait_for_workers(tcp_store *store, const tt_tcp_store_args *arg
     if (!store->server || args->no_wait_for_workers)
         return TT_OK;
     for (long pause_us = 100; came < args->world_size; pause_us = pause_us < 8000 ? 2 * pause_us : 10000) {
-        nanosleep(&(struct timespec){.tv_nsec = pause_us * 1000}, NULL);
+        tt__sleep_us(pause_us);
         tt_status status = tt__left_ms(deadline_ms) ? count_client(store, 0, deadline_ms, &came) : TT_ERR_TIMEOUT;
         /* The deadline may as well pass while the count is asked for: it is the clients that didn't come. */
         if (status == TT_ERR_TIMEOUT)

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files/planted.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "base/text/parse.h"
 #include "base/text/printable.h"
 #include "store/etcd/etcd_text.h"
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     ATTEMPT_MS = 3000, /* in which a server answers, or the next is asked */
@@ -218,7 +218,7 @@ static void turn_to_next(attempts *a) {
     if (++a->tried < client->servers)
         return;
     int64_t left = tt__left_ms(a->deadline_ms), pause_ms = a->pause_ms < left ? a->pause_ms : left;
-    nanosleep(&(struct timespec){.tv_sec = pause_ms / 1000, .tv_nsec = pause_ms % 1000 * 1000000L}, NULL);
+    tt__sleep_ms(pause_ms);
     a->pause_ms = 2 * a->pause_ms < PAUSE_LAST_MS ? 2 * a->pause_ms : PAUSE_LAST_MS;
     a->attempt_ms *= 2;
     a->tried = 0;

@@ -3,6 +3,7 @@
  * that was cut off from the others would be for ever, is followed by another look. */
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "store/etcd/etcd_store.h"
 #include "store/etcd/etcd_text.h"
 #include "store/etcd/json_scan.h"
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { WATCH_MS = 8000, PAUSE_FIRST_MS = 10, PAUSE_LAST_MS = 500, KEYS_TEXT_SIZE = 512 };
 
@@ -101,7 +101,7 @@ static void watch_keys(tt__etcd_turn *turn, key_watch *watch, int64_t *pause_ms)
     *pause_ms = !*pause_ms ? PAUSE_FIRST_MS : 2 * *pause_ms < PAUSE_LAST_MS ? 2 * *pause_ms : PAUSE_LAST_MS;
     int64_t left = tt__left_ms(turn->deadline_ms);
     left = *pause_ms < left ? *pause_ms : left;
-    nanosleep(&(struct timespec){.tv_nsec = left * 1000000}, NULL);
+    tt__sleep_ms(left);
 }
 
 /* ---- keys that are to come */

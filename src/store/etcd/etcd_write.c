@@ -9,6 +9,8 @@
  * The marker is under a lease, so that nothing stays in etcd of stores whose processes were killed. */
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
+#include "base/random_bytes.h"
 #include "base/saved_error.h"
 #include "net/secure/secret.h"
 #include "store/etcd/etcd_store.h"
@@ -19,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     MARKER_SECONDS = 24 * 3600, /* longer than any call waits */
@@ -269,7 +270,7 @@ static void pause_for_others(tt__etcd_turn *turn, int tries) {
         turn->status = tt__random_bytes(&dice, 1);
     int64_t pause_us = longest * 1000 * dice / 256;
     pause_us = pause_us < left * 1000 ? pause_us : left * 1000;
-    nanosleep(&(struct timespec){.tv_nsec = pause_us * 1000}, NULL);
+    tt__sleep_us(pause_us);
 }
 
 /* Copy a key's state out of the answer. */

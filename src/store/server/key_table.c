@@ -2,19 +2,18 @@
 
 #include "base/machine/clock.h"
 #include "base/mutant.h"
+#include "base/random_bytes.h"
 #include "base/siphash.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { FIRST_BUCKETS = 64 };
 
 void tt__store_table_init(tt__store_table *table) {
     *table = (tt__store_table){0};
-    if (getrandom(table->seed, sizeof table->seed, GRND_NONBLOCK) != (ssize_t)sizeof table->seed)
-        table->seed[0] = (uint64_t)tt__now_ns(); /* early in a boot: weaker, but never a wait */
+    tt__random_seed(table->seed, sizeof table->seed);
 }
 
 /* Note what an entry has now, and what memory it takes. */

@@ -8,6 +8,7 @@
 #include "base/process/cgroup.h"
 #include "base/process/threads.h"
 #include "base/quarantine.h"
+#include "base/random_bytes.h"
 #include "store/server/connection.h"
 #include "store/server/renewal.h"
 
@@ -250,6 +251,6 @@ void tt_store_server_free(tt_store_server *server) {
     if (!server || tt__freed_before("tt_store_server_free", server))
         return;
     uv_async_send(&server->stop);
-    pthread_join(server->thread, NULL);
+    tt__thread_join(server->thread);
     server_dispose(server);
 }

@@ -56,7 +56,7 @@ static inline int64_t tt__cuda_sum_parts(int64_t sums, int64_t n) {
     return parts < 1 ? 1 : parts > ENOUGH ? ENOUGH : parts;
 }
 
-/* pointwise.cu: arrays 0 is written; see tensor/kernels/kernels.h for each. */
+/* cuda_pointwise.cu: arrays 0 is written; see tensor/kernels/kernels.h for each. */
 cudaError_t tt__cuda_fill(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, double value);
 cudaError_t tt__cuda_convert(cudaStream_t stream, tt_dtype to, tt_dtype from, const tt__walk *w);
 cudaError_t tt__cuda_scale(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, double factor);
@@ -72,13 +72,13 @@ cudaError_t tt__cuda_binary(cudaStream_t stream, tt_dtype dtype, const tt__walk 
 cudaError_t tt__cuda_binary_backward(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, const tt__binary *call,
                                      int input);
 
-/* reduce.cu */
+/* cuda_reduce.cu */
 cudaError_t tt__cuda_sum_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_sum *sum);
 
-/* matmul.cu */
+/* cuda_matmul.cu */
 cudaError_t tt__cuda_matmul(cudaStream_t stream, tt_dtype dtype, const tt__cuda_product *product);
 
-/* softmax.cu: contiguous, R rows of V. */
+/* cuda_softmax.cu: contiguous, R rows of V. */
 cudaError_t tt__cuda_log_softmax(cudaStream_t stream, tt_dtype dtype, void *y, const void *x, int64_t R, int64_t V);
 cudaError_t tt__cuda_log_softmax_backward(cudaStream_t stream, tt_dtype dtype, void *dx, const void *y, const void *g,
                                           int64_t R, int64_t V);
@@ -86,7 +86,7 @@ cudaError_t tt__cuda_softmax(cudaStream_t stream, tt_dtype dtype, void *y, const
 cudaError_t tt__cuda_softmax_backward(cudaStream_t stream, tt_dtype dtype, void *dx, const void *y, const void *g,
                                       int64_t R, int64_t V);
 
-/* loss.cu: as in tensor/kernels/kernels.h. `rows`: scratch, (B) of double; backward: one. */
+/* cuda_loss.cu: as in tensor/kernels/kernels.h. `rows`: scratch, (B) of double; backward: one. */
 typedef struct tt__cuda_cross_entropy {
     void *loss, *stats, *dx;
     const void *x, *g;

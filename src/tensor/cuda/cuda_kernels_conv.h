@@ -29,12 +29,12 @@ typedef struct tt__cuda_conv {
     double *scratch; /* ... by way of this (parts, weights); NULL for one part */
 } tt__cuda_conv;
 
-/* conv.cu: as in tensor/kernels/kernels_conv.h; x, y, w, bias are written by turns. */
+/* cuda_conv.cu: as in tensor/kernels/kernels_conv.h; x, y, w, bias are written by turns. */
 cudaError_t tt__cuda_conv2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
 cudaError_t tt__cuda_conv2d_backward_data(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
 cudaError_t tt__cuda_conv2d_backward_weight(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
 
-/* conv.cu: y[n][k][p][q] += bias[k], and db[k] = the sum of g over the other dimensions. */
+/* cuda_conv.cu: y[n][k][p][q] += bias[k], and db[k] = the sum of g over the other dimensions. */
 cudaError_t tt__cuda_conv2d_add_bias(cudaStream_t stream, tt_dtype dtype, const tt__cuda_image *y, const void *bias);
 cudaError_t tt__cuda_conv2d_backward_bias(cudaStream_t stream, tt_dtype dtype, void *db, const tt__cuda_image *g);
 
@@ -45,7 +45,7 @@ typedef struct tt__cuda_pool {
     tt__pooling pool;
 } tt__cuda_pool;
 
-/* pool.cu: as in tensor/kernels/kernels_conv.h; forward writes y, backward x. */
+/* cuda_pool.cu: as in tensor/kernels/kernels_conv.h; forward writes y, backward x. */
 cudaError_t tt__cuda_max_pool2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
 cudaError_t tt__cuda_max_pool2d_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
 cudaError_t tt__cuda_avg_pool2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);

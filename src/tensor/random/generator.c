@@ -3,12 +3,12 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/quarantine.h"
+#include "base/random_bytes.h"
 #include "tensor/random/random_kernels.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum { CHUNK = 512 }; /* words drawn at a time: even, so that a pair never straddles two chunks */
@@ -33,8 +33,7 @@ void tt__generator_init(tt_generator *g, uint64_t seed) {
 
 static uint64_t random_seed(void) {
     uint64_t seed;
-    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
-        seed = (uint64_t)tt__now_ns() ^ (uint64_t)getpid() << 16;
+    tt__random_seed(&seed, sizeof seed);
     return seed;
 }
 

@@ -11,8 +11,6 @@ enum { SOON_MS = 5000 };
 /* `settle`: how long the survivor has to end by itself. */
 static process *start_job(char *program, size_t size, const char *settle, const char *heartbeat_ms) {
     const char *programs = getenv("TT_PROGRAMS");
-    if (!programs)
-        skip();
     snprintf(program, size, "%s/reduce_forever", programs);
     process *p = start_tutti("run", "--standalone", "--nproc-per-node=2", settle, program, heartbeat_ms);
     process_expect(p, 0, ".\n", 2);
@@ -70,8 +68,6 @@ static void a_killed_rank_is_told_with_its_signal_wherever_the_ranks_meet(void *
     (void)state;
     const char *programs = getenv("TT_PROGRAMS");
     char folder[64], program[4096];
-    if (!programs)
-        skip();
     snprintf(program, sizeof program,
              "TT_INIT_METHOD=\"file://%s/meet?rank=$RANK&world_size=2\" exec %s/reduce_forever",
              temporary_folder(folder), programs);
@@ -107,8 +103,6 @@ static void a_frozen_rank_is_named(void **state) {
 static void end_before_joining(const char *where) {
     const char *programs = getenv("TT_PROGRAMS");
     char program[4096];
-    if (!programs)
-        skip();
     snprintf(program, sizeof program, "%s test $RANK = 1 || exec %s/reduce_forever", where, programs);
     process *p = start_tutti("run", "--standalone", "--nproc-per-node=3", "--settle-period=30", "sh", "-c", program);
     process_finish(p);
@@ -133,8 +127,6 @@ static void a_rank_that_ends_before_all_have_joined_is_named(void **state) {
     const char *programs = getenv("TT_PROGRAMS");
     char program[4096];
     tt_store *store = NULL;
-    if (!programs)
-        skip();
     snprintf(program, sizeof program,
              "echo rank $RANK is pid $$ at port $MASTER_PORT.; test $RANK = 2 && exec sleep 1000; "
              "exec %s/reduce_forever",
@@ -159,8 +151,6 @@ static void a_rank_that_is_frozen_before_it_joins_is_named(void **state) {
     (void)state;
     const char *programs = getenv("TT_PROGRAMS");
     char program[4096];
-    if (!programs)
-        skip();
     snprintf(program, sizeof program, "test $RANK != 1 || kill -STOP $$; exec %s/reduce_forever 1000", programs);
     process *p = start_tutti("run", "--standalone", "--nproc-per-node=3", "--settle-period=1", "--grace-period=1", "sh",
                              "-c", program);
@@ -192,8 +182,6 @@ static void short_stops_end_no_job(void **state) {
     int world = seconds ? 64 : 3;
     char program[4096], ranks[40], heartbeat[16];
     uint64_t draw = storm_case(0);
-    if (!programs)
-        skip();
     snprintf(program, sizeof program, "%s/reduce_forever", programs);
     snprintf(ranks, sizeof ranks, "--nproc-per-node=%d", world);
     snprintf(heartbeat, sizeof heartbeat, "%d", (int)heartbeat_ms);
@@ -220,8 +208,6 @@ static void elastic_ranks_without_restarts_wait_for_nothing(void **state) {
     (void)state;
     const char *programs = getenv("TT_PROGRAMS");
     char program[4096];
-    if (!programs)
-        skip();
     snprintf(program, sizeof program, "%s/reduce_forever", programs);
     for (int frozen = 0; frozen < 2; frozen++) {
         process *p = start_tutti("run", "--standalone", "--nproc-per-node=3", "--settle-period=0.1", program,
@@ -245,8 +231,6 @@ static void an_elastic_rank_that_is_frozen_before_it_joins_is_replaced(void **st
     (void)state;
     const char *programs = getenv("TT_PROGRAMS");
     char program[4096];
-    if (!programs)
-        skip();
     snprintf(program, sizeof program,
              "test $RANK$TORCHELASTIC_RESTART_COUNT != 10 || kill -STOP $$; exec %s/reduce_forever 1000 elastic",
              programs);

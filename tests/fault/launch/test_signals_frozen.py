@@ -44,6 +44,14 @@ def freeze(pid):
         wait_for_state(task, "T")
 
 
+def wait_until_gone(pids):
+    until = time.monotonic() + DEADLINE
+    while any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids):
+        if time.monotonic() > until:
+            raise AssertionError(f"of {list(pids)} some are still there")
+        time.sleep(0.001)
+
+
 class Launcher:
     """One launcher with two ranks."""
 
@@ -318,6 +326,30 @@ class Signals(unittest.TestCase):
         self.assertEqual(code, 128 + signal.SIGKILL, said)
         self.assertIn("failed first: killed by SIGKILL", said)
         self.assertNotIn("SIGHUP", said)
+
+    def test_a_keeper_that_is_killed_before_it_starts_the_next_attempt(self):
+        """The error files of the last attempt are still there: they are no reports of this one's workers."""
+        launcher = Launcher(self.folder.name, (*WORKER, "plain"), "--max-restarts=1")
+        self.launchers.append(launcher)
+        workers = launcher.workers()
+        self.wait_for_steps(0, range(2))
+        keeper = look(f"/proc/{workers[0]}")[1]
+        freeze(launcher.process.pid)
+        os.kill(workers[0], signal.SIGKILL)
+        wait_until_gone(workers.values())
+        wait_for_state(f"/proc/{keeper}", "S")  # it has told the launcher
+        freeze(keeper)
+        second = int(time.time())
+        while int(time.time()) == second:  # a report of an earlier second would be older than any signal to its worker
+            time.sleep(0.01)
+        launcher.signal(signal.SIGCONT)
+        launcher.wait_for("starting again")
+        os.kill(keeper, signal.SIGKILL)
+        code, said = launcher.end()
+        self.assertEqual(code, 1, said)
+        of_keeper = said[said.index("the keeper process"):]
+        self.assertNotIn("another rank", of_keeper)
+        self.assertNotIn("its message", of_keeper)
 
     def test_ranks_that_notice_a_signal_to_another_node(self):
         """They fail because of that node's ranks before they are told: it was the signal that ended the job."""

@@ -344,6 +344,8 @@ static cost cost_of(const tt__algorithm *a, int N, double b) {
         return (cost){2, b};
     if (a == &tt__all_gather_ring || a == &tt__all_to_all_pairwise)
         return (cost){N - 1, others * b};
+    if (a == &tt__all_gather_neighbor_exchange)
+        return (cost){N / 2, others * b};
     if (a == &tt__all_gather_bruck || a == &tt__all_gather_doubling)
         return (cost){ceil, others * b};
     if (a == &tt__gather_binomial)

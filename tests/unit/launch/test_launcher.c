@@ -1,8 +1,8 @@
 /* elastic: how the workers' stderr is passed on, what is kept of it, and who is called the first failure. The
  * launcher's parts are in the command only, so they are compiled into this test. */
+#include "launch/local/error_files.c"
+#include "launch/local/logs.c"
 #include "launch/local/merge.c"
-#include "launch/local/outlet.c"
-#include "launch/local/pty.c"
 #include "launch/local/report.c"
 #include "launch/local/streams.c"
 #include "launch/local/terminal.c"

@@ -1,6 +1,7 @@
 /* Listening for the peers that connect to this rank. */
 #include "base/error.h"
 #include "base/files/fd.h"
+#include "base/random_bytes.h"
 #include "comm/message/joining/joining.h"
 
 #include <errno.h>

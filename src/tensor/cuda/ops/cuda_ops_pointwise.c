@@ -1,4 +1,4 @@
-/* Kernels that go element by element: pointwise.cu. */
+/* Kernels that go element by element: cuda_pointwise.cu. */
 #include "tensor/cuda/ops/cuda_ops.h"
 
 static tt_status cuda_fill(tt_tensor *y, double value) {

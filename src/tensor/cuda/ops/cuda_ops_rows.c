@@ -1,4 +1,4 @@
-/* Kernels along rows: softmax.cu, loss.cu. */
+/* Kernels along rows: cuda_softmax.cu, cuda_loss.cu. */
 #include "tensor/cuda/ops/cuda_ops.h"
 
 static int64_t row_length(const tt_tensor *x) { return x->shape.dim[x->shape.ndim - 1]; }

@@ -1,6 +1,6 @@
 /* What NVIDIA's own cuDNN says of the descriptors that the CUDA device makes, and which plans it finds for them,
  * without a GPU: since 9.8 it plans for a device that is described in a text. Kernels of attention are compiled for it
- * and given to a driver that only says that it has loaded them (planner_driver.c). Skipped where cuDNN is missing. */
+ * and given to a driver that only says that it has loaded them (planner_driver.cc). Skipped where cuDNN is missing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

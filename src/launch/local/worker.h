@@ -1,6 +1,6 @@
 /* The environment that a worker gets: torchrun's variables. */
-#ifndef TT_LAUNCH_LOCAL_WORKER_ENV_H
-#define TT_LAUNCH_LOCAL_WORKER_ENV_H
+#ifndef TT_LAUNCH_LOCAL_WORKER_H
+#define TT_LAUNCH_LOCAL_WORKER_H
 
 #include "launch/job.h"
 

@@ -1,9 +1,10 @@
-/* The private directory where workers leave their error reports (TORCHELASTIC_ERROR_FILE). */
-#include "launch/job.h"
+#include "launch/local/error_files.h"
 
 #include "base/error.h"
 #include "base/files/fd.h"
-#include "net/secure/secret.h"
+#include "base/random_bytes.h"
+#include "base/text/json.h"
+#include "base/text/parse.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -76,6 +77,49 @@ const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]) {
         return tt__logs_path(job->logs, job->attempt, i, "error.json", path);
     snprintf(path, PATH_MAX, "%s/worker-%d.json", job->error_dir, i);
     return path;
+}
+
+/* Seconds since 1970, as a number or as text; 0: neither. */
+static int64_t file_seconds(const json_t *when) {
+    int64_t seconds = json_is_integer(when) ? json_integer_value(when) : 0;
+    if (json_is_string(when) && tt__parse_i64("timestamp", json_string_value(when), 0, INT64_MAX, &seconds))
+        seconds = 0;
+    return seconds < 0 ? 0 : seconds;
+}
+
+/* Read an error file, which is the worker's: it may be anything, and of any size. NULL: it is no JSON of a sensible
+ * size. */
+static json_t *load_error_file(const char *path) {
+    enum { MOST_BYTES = 1 << 20 };
+    struct stat info;
+    json_t *root = NULL;
+    int fd = tt__fd(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
+        root =
+            tt__json_loadfd(fd, JSON_DISABLE_EOF_CHECK, NULL); /* it may have been killed as it wrote a shorter one */
+    if (fd >= 0)
+        close(fd);
+    return root;
+}
+
+void tt__error_file_read(const char *path, tt__worker *worker) {
+    /* {"message": "text", "timestamp": 1}, or {"message": {"message": "text", "extraInfo": {"timestamp": "1",
+     * "py_callstack": "text", "secondary": true}}} */
+    json_t *root = load_error_file(path), *inner = json_object_get(root, "message");
+    const json_t *more = json_object_get(inner, "extraInfo");
+    const char *text = json_string_value(json_is_object(inner) ? json_object_get(inner, "message") : inner),
+               *traceback = json_string_value(json_object_get(more, "py_callstack"));
+    size_t n = text ? strlen(text) + 1 : 0, more_n = traceback ? strlen(traceback) + 1 : 0;
+    free(worker->message);
+    worker->traceback = NULL;
+    worker->message = text ? malloc(n + more_n) : NULL;
+    if (worker->message)
+        memcpy(worker->message, text, n);
+    if (worker->message && traceback)
+        worker->traceback = memcpy(worker->message + n, traceback, more_n);
+    worker->error_s = file_seconds(json_object_get(json_is_object(inner) ? more : root, "timestamp"));
+    worker->secondary = json_is_true(json_object_get(more, "secondary"));
+    json_decref(root);
 }
 
 /* Remove what is in a folder, which workers may have filled with anything; `fd` is taken over. */

@@ -1,0 +1,28 @@
+/* The workers' error reports (TORCHELASTIC_ERROR_FILE): files in a private directory, job->error_dir. The launcher
+ * chooses its name; the keeper makes it, empties it before each attempt, and removes it. */
+#ifndef TT_LAUNCH_LOCAL_ERROR_FILES_H
+#define TT_LAUNCH_LOCAL_ERROR_FILES_H
+
+#include "launch/job.h"
+#include "launch/machine/failures.h"
+
+tt_status tt__job_error_dir_name(tt__job *job);
+
+/* Make the directory, in a process with one thread; returns 0 or errno. */
+int tt__job_error_dir_make(tt__job *job);
+
+/* Fail because the directory can't be made. */
+tt_status tt__job_error_dir_failed(int errnum);
+
+/* Remove the files; remove the directory with its files. What is there no longer, or is another's, stays. */
+void tt__job_error_dir_clear(const tt__job *job);
+void tt__job_error_dir_remove(const tt__job *job);
+
+/* Write the path of the error file of this node's worker `i`: "DIR/worker-3.json", or where torchrun has it in the
+ * directory of logs. Returns `path`. */
+const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]);
+
+/* Read an error file into the worker's message, traceback, error_s and secondary. */
+void tt__error_file_read(const char *path, tt__worker *worker);
+
+#endif
