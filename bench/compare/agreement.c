@@ -4,7 +4,7 @@
 #include "base/machine/clock.h"
 #include "base/text/format.h"
 #include "base/text/parse.h"
-#include "cli/bench/bench_calls.h"
+#include "cli/bench/bench.h"
 #include "comm/record/recorder.h"
 #include "comm/record/signature.h"
 #include "compare/compare.h"
@@ -15,11 +15,7 @@
 enum { REPETITIONS = 9 };
 
 static const tt__flag agreement_flags[] = {
-    {.name = "iterations",
-     .id = 'i',
-     .value = "N",
-     .what = "calls in each repetition, of which the median is taken (default 1000000)"},
-    {0}};
+    TT__VALUE("iterations", 'i', "N", "calls in each repetition, of which the median is taken (default 1000000)"), {0}};
 
 static int agreement_main(int argc, char **argv);
 
@@ -99,10 +95,8 @@ static int agreement_main(int argc, char **argv) {
     int64_t calls = 1000000;
     const char *flag;
     for (int c; (c = tt__cli_next_flag(&tt__compare_agreement, argc, argv, &flag)) != -1;) {
-        if (c == '?')
-            return TT__EXIT_USAGE;
-        if (c == 'h')
-            return TT__EXIT_OK;
+        if (c == 'h' || c == '?')
+            return c == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
         if (tt__parse_i64("--iterations", optarg, 1, 1000000000, &calls))
             return tt__cli_usage_error("agreement", "%s: not understood: \"%s\"", flag, optarg);
     }

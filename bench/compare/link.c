@@ -6,9 +6,7 @@
 #include "base/machine/clock.h"
 #include "base/text/format.h"
 #include "base/text/parse.h"
-#include "cli/bench/bench_calls.h"
-#include "cli/bench/bench_models.h"
-#include "cli/bench/bench_ranks.h"
+#include "cli/bench/bench.h"
 #include "compare/compare.h"
 
 #include <tutti/tutti.h>
@@ -40,15 +38,12 @@ typedef struct link_trial {
 /* ---- flags ---- */
 
 static const tt__flag link_flags[] = {
-    {.name = "model",
-     .id = 'm',
-     .value = "NAME",
-     .what = "as tutti bench step has them (default mlp)",
-     .offer = "mlp conv gpt gpt2 resnet50"},
-    {.name = "world", .id = 'w', .value = "N", .what = "ranks (default 2)"},
-    {.name = "steps", .id = 's', .value = "N", .what = "steps that are timed (default: five of tutti bench's blocks)"},
-    {.name = "mbit", .id = 'l', .value = "MBIT", .what = "what each link carries, in Mbit/s each way (default 1000)"},
-    {.name = "no-pin", .id = 'p', .what = "let the system move ranks between CPUs"},
+    TT__VALUE("model", 'm', "NAME", "as tutti bench step has them (default mlp)",
+              .offer = "mlp conv gpt gpt2 resnet50"),
+    TT__VALUE("world", 'w', "N", "ranks (default 2)"),
+    TT__VALUE("steps", 's', "N", "steps that are timed (default: five of tutti bench's blocks)"),
+    TT__VALUE("mbit", 'l', "MBIT", "what each link carries, in Mbit/s each way (default 1000)"),
+    TT__SWITCH("no-pin", 'p', "let the system move ranks between CPUs"),
     {0}};
 
 static int link_main(int argc, char **argv);

@@ -8,8 +8,7 @@
 #include "base/machine/clock.h"
 #include "base/text/format.h"
 #include "base/text/parse.h"
-#include "cli/bench/bench_calls.h"
-#include "cli/bench/bench_ranks.h"
+#include "cli/bench/bench.h"
 #include "compare/compare.h"
 
 #include <tutti/tutti.h>
@@ -86,30 +85,21 @@ static const pipe_model pipe_models[] = {{"gpt", pipe_gpt, pipe_tokens, pipe_nex
 /* ---- flags ---- */
 
 static const tt__flag pipeline_flags[] = {
-    {.name = "model",
-     .id = 'm',
-     .value = "NAME",
-     .what = "gpt: 4 layers of 256 channels, 128 tokens an example, AdamW (the default); resnet18; mlp",
-     .offer = "gpt resnet18 mlp"},
-    {.name = "schedule",
-     .id = 'S',
-     .value = "NAME",
-     .what = "zero-bubble (the default), interleaved, 1f1b or gpipe",
-     .offer = "zero-bubble interleaved 1f1b gpipe"},
-    {.name = "world", .id = 'w', .value = "N", .what = "ranks (default 2)"},
-    {.name = "chunks", .id = 'c', .value = "N", .what = "stages a rank (default 2 for interleaved, else 1)"},
-    {.name = "micro-batches", .id = 'M', .value = "N", .what = "of a step (default 16)"},
-    {.name = "size", .id = 's', .value = "N", .what = "examples of a micro-batch (default 4)"},
-    {.name = "split", .id = 'l', .value = "LIST", .what = "parts of each stage, \"3,3\" (default: by measured cost)"},
-    {.name = "side", .id = 'i', .value = "N", .what = "width and height of resnet18's images (default 224)"},
-    {.name = "recompute", .id = 'r', .what = "run forwards again in backward instead of keeping activations"},
-    {.name = "rounds", .id = 'n', .value = "N", .what = "steps of each, turn and turn about (default 9)"},
-    {.name = "trace",
-     .id = 't',
-     .value = "FILE",
-     .what = "write the last step for tutti trace",
-     .offer = TT__OFFER_FILES},
-    {.name = "no-pin", .id = 'p', .what = "let the system move ranks between CPUs"},
+    TT__VALUE("model", 'm', "NAME",
+              "gpt: 4 layers of 256 channels, 128 tokens an example, AdamW (the default); resnet18; mlp",
+              .offer = "gpt resnet18 mlp"),
+    TT__VALUE("schedule", 'S', "NAME", "zero-bubble (the default), interleaved, 1f1b or gpipe",
+              .offer = "zero-bubble interleaved 1f1b gpipe"),
+    TT__VALUE("world", 'w', "N", "ranks (default 2)"),
+    TT__VALUE("chunks", 'c', "N", "stages a rank (default 2 for interleaved, else 1)"),
+    TT__VALUE("micro-batches", 'M', "N", "of a step (default 16)"),
+    TT__VALUE("size", 's', "N", "examples of a micro-batch (default 4)"),
+    TT__VALUE("split", 'l', "LIST", "parts of each stage, \"3,3\" (default: by measured cost)"),
+    TT__VALUE("side", 'i', "N", "width and height of resnet18's images (default 224)"),
+    TT__SWITCH("recompute", 'r', "run forwards again in backward instead of keeping activations"),
+    TT__VALUE("rounds", 'n', "N", "steps of each, turn and turn about (default 9)"),
+    TT__VALUE("trace", 't', "FILE", "write the last step for tutti trace", .offer = TT__OFFER_FILES),
+    TT__SWITCH("no-pin", 'p', "let the system move ranks between CPUs"),
     {0}};
 
 static int pipeline_main(int argc, char **argv);

@@ -5,9 +5,7 @@
 #include "base/machine/clock.h"
 #include "base/text/format.h"
 #include "base/text/parse.h"
-#include "cli/bench/bench_calls.h"
-#include "cli/bench/bench_models.h"
-#include "cli/bench/bench_ranks.h"
+#include "cli/bench/bench.h"
 #include "compare/compare.h"
 #include "optim/optimizer.h"
 #include "parallel/ddp/ddp_state.h"
@@ -47,19 +45,13 @@ typedef struct zero_trial {
     zero_side plain, sharded;
 } zero_trial;
 
-static const tt__flag zero_flags[] = {{.name = "model",
-                                       .id = 'm',
-                                       .value = "NAME",
-                                       .what = "as tutti bench step has them (default gpt)",
-                                       .offer = "mlp conv gpt gpt2 resnet50"},
-                                      {.name = "world", .id = 'w', .value = "N", .what = "ranks (default 4)"},
-                                      {.name = "steps", .id = 's', .value = "N", .what = "pairs of steps (default 40)"},
-                                      {.name = "stage",
-                                       .id = 'g',
-                                       .value = "N",
-                                       .what = "1: state is sliced (default); 2: gradients too; 3: parameters too",
-                                       .offer = "1 2 3"},
-                                      {0}};
+static const tt__flag zero_flags[] = {
+    TT__VALUE("model", 'm', "NAME", "as tutti bench step has them (default gpt)",
+              .offer = "mlp conv gpt gpt2 resnet50"),
+    TT__VALUE("world", 'w', "N", "ranks (default 4)"),
+    TT__VALUE("steps", 's', "N", "pairs of steps (default 40)"),
+    TT__VALUE("stage", 'g', "N", "1: state is sliced (default); 2: gradients too; 3: parameters too", .offer = "1 2 3"),
+    {0}};
 
 static int zero_main(int argc, char **argv);
 

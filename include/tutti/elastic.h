@@ -15,12 +15,13 @@
  *     tt_elastic_should_stop(e, &signal)            asks whether to stop
  *   if any of these fails: tt_elastic_restore(e) again, and go on from the state that it sets
  *
- * Whoever joins later runs the same program from its beginning: between tt_elastic_new() and the first
- * tt_elastic_restore() nothing may be called that waits for other ranks, for those are in the middle of theirs. Groups
+ * A process that joins later runs the same program from its beginning. So between tt_elastic_new() and the first
+ * tt_elastic_restore() nothing may be called that waits for other ranks: they are in the middle of the program. Groups
  * made of the group (tt_new_group()) end with their round: destroy them and make them again.
  *
- * Threads. One thread at a time; the calls that wait for others are calls on the group. As Horovod's elastic state
- * (commit, restore, check_host_updates), with PyTorch's names where there are any. docs/elastic.md teaches all this. */
+ * Threads. One thread at a time; the calls that wait for others are calls on the group. The model is Horovod's elastic
+ * state (commit, restore, check_host_updates), with PyTorch's names where there are any. docs/elastic.md teaches all
+ * this. */
 #ifndef TUTTI_ELASTIC_H
 #define TUTTI_ELASTIC_H
 
@@ -33,14 +34,14 @@ typedef struct tt_elastic tt_elastic;
 typedef struct tt_elastic_new_args {
     tt_elastic **out; /* required: receives the object */
     TT_OPTIONS;
-    int64_t timeout_ms;    /* of joining and of every call on a group: as tt_init_process_group() has them */
-    int64_t heartbeat_ms;  /* likewise */
+    int64_t timeout_ms;    /* of joining and of every call on a group, as tt_init_process_group() has it */
+    int64_t heartbeat_ms;  /* as tt_init_process_group() has it */
     int64_t round_wait_ms; /* how long tt_elastic_restore() waits for the next round; 0 or less = timeout_ms */
     const char *transport; /* as tt_init_process_group() has it */
     const char *algorithms;
     bool or_alone;        /* where no launcher has set anything, be a world of one */
     bool stop_on_signals; /* once joined, SIGTERM and SIGUSR1 ask for a stop: see tt_elastic_should_stop() */
-    bool disabled;        /* for a program with a flag: ranks are as lost as without it, and signals kill */
+    bool disabled;        /* for a program with a flag: ranks survive nothing, and signals kill */
     char tt_end;          /* not an option: see base.h */
 } tt_elastic_new_args;
 
@@ -58,12 +59,12 @@ TT_API TT_NODISCARD tt_status tt_elastic_new_with(const tt_elastic_new_args *arg
 #endif
 #define TT_ELASTIC_NEW_ARGS_INIT TT_ARGS_INIT
 
-/* Leave the job: release what was registered, and the group. Never waits. What was registered is the program's, and
- * lives on. NULL is allowed. */
+/* Leave the job: let go of all parts, and of the group. Never waits. Registered objects are the program's, and live on.
+ * NULL is allowed. */
 TT_API void tt_elastic_free(tt_elastic *elastic);
 
 /* The group of the present round (borrowed): ask again after each tt_elastic_restore(), the first one too, which may
- * end the one before. NULL for NULL, and after a tt_elastic_restore() that failed, but for a disabled one. */
+ * end the one before. NULL for NULL, and after a tt_elastic_restore() that failed, unless it is disabled. */
 TT_API tt_group *tt_elastic_group(const tt_elastic *elastic);
 
 /* ---- what the state is made of
@@ -133,13 +134,13 @@ TT_API int64_t tt_elastic_commits(const tt_elastic *elastic);
  * set all registered state, and bind it to the new group. If a rank is lost meanwhile, too, it does so again.
  *   if (status && tt_elastic_restore(e)) return tt_last_status();
  * After success the program goes on with the same objects, at the state that was set; tt_elastic_changed() tells what
- * is different. After a failure the state is undefined, but for one that a signal ended.
- * Errors: the error before it, if that is none that another round mends: of this rank alone, or another call on some
- * rank (TT_ERR_MISMATCH), or if the launcher says that no round follows, as no restarts are left; TT_ERR_TIMEOUT no
- * next round within .round_wait_ms; TT_ERR_UNSUPPORTED no launcher of ours; TT_ERR_NET its store is gone; TT_ERR_PEER
- * this rank is not in the next round; TT_ERR_STATE commits of ranks that differ by more than one; TT_ERR_MISMATCH
- * another rank registered other parts; TT_ERR_ABORTED a signal came while it waited (.stop_on_signals): the state is
- * that of this rank's last commit and can be saved; and those of the parts.
+ * is different. After a failure the state is undefined, unless a signal ended the wait.
+ * Errors: the error before it, if no other round mends it (an error of this rank alone, or TT_ERR_MISMATCH of a call),
+ * or if the launcher says that no round follows, as when no restarts are left; TT_ERR_TIMEOUT no next round within
+ * .round_wait_ms; TT_ERR_UNSUPPORTED no launcher of ours; TT_ERR_NET its store is gone; TT_ERR_PEER this rank is not in
+ * the next round; TT_ERR_STATE commits of ranks that differ by more than one; TT_ERR_MISMATCH another rank registered
+ * other parts; TT_ERR_ABORTED a signal came while it waited (.stop_on_signals): the state is that of this rank's last
+ * commit and can be saved; and those of the parts.
  * Collective. Blocks. */
 TT_API TT_NODISCARD tt_status tt_elastic_restore(tt_elastic *elastic);
 
@@ -151,7 +152,7 @@ TT_API TT_NODISCARD tt_status tt_elastic_restore(tt_elastic *elastic);
  * tt_elastic_restore(), as after every error; those of a collective. */
 TT_API TT_NODISCARD tt_status tt_elastic_should_stop(tt_elastic *elastic, int *signal);
 
-/* What became of this process. */
+/* How a round changed this process. */
 typedef struct tt_elastic_change {
     int round;                    /* the present one */
     int rank, world_size;         /* in it */
@@ -164,8 +165,8 @@ typedef struct tt_elastic_change {
  * NULL. */
 TT_API const tt_elastic_change *tt_elastic_changed(const tt_elastic *elastic);
 
-/* A seed for what this rank draws in the step that follows the last commit: it depends on `seed`, the commit and the
- * rank alone. So a step that is made again, also by the process that replaces a rank, draws the same:
+/* Return a seed for this rank's draws in the step after the last commit. It depends on `seed`, the commit and the rank
+ * alone. So a step that is made again, also by the process that replaces a rank, draws the same:
  *   tt_manual_seed(tt_elastic_step_seed(e, 7)) at the beginning of each step */
 TT_API uint64_t tt_elastic_step_seed(const tt_elastic *elastic, uint64_t seed);
 

@@ -11,13 +11,13 @@
  *         tt_report(); // "process 2 terminated with exit code 1 (pid 4711): TT_ERR_IO: can't open ..."
  *
  * Processes. They are made by fork(), without exec: the function and what `arg` points to are there as they are, as
- * copies, and nothing is pickled. None of them runs the function before all could be started: where one can't be, the
- * others are gone again when the call returns its error. The function runs in a new thread of its process, so that
- * OpenMP, oneDNN and everything that belongs to a thread begin anew: the parent may have computed before. Memory on
- * stacks of other threads than the one that calls is not there in the processes. A lock that another thread holds at
- * that moment, of the program's or within a call of Tutti, stays locked in them, as after every fork(); those of
- * malloc() and stdio don't. PyTorch's processes begin with an empty interpreter instead (start_method="spawn"), or are
- * forked from a server ("forkserver"); in C there is nothing to begin again from, so start_method has no counterpart.
+ * copies, and nothing is pickled. None of them runs the function before all are started: if one can't be, the others
+ * are gone again when the call returns its error. The function runs in a new thread of its process, so that OpenMP,
+ * oneDNN and everything that belongs to a thread begin anew: the parent may have computed before. Memory on stacks of
+ * other threads than the one that calls is not there in the processes. A lock that another thread holds at that moment,
+ * of the program's or within a call of Tutti, stays locked in them, as after every fork(); those of malloc() and stdio
+ * don't. PyTorch's processes begin with an empty interpreter instead (start_method="spawn"), or are forked from a
+ * server ("forkserver"); in C there is nothing to begin again from, so start_method has no counterpart.
  *
  * Descriptors, stdin among them, are shared with the parent, and random generators stand where the parent's stood, in
  * all processes alike. The parent's groups can't be used (comm.h), signals that the parent catches have their default
@@ -28,9 +28,9 @@
  *
  * Ends. A process ends when the function returns, with exit code 0 if it returns 0; else the code is what it returned,
  * or 1 if that is none of 1..255. exit(n), in any of its threads, does the same with n, of which, as ever, the lower
- * eight bits count. Both flush the streams, and run
- * the handlers that were registered (atexit) in the process, not those of the parent. pthread_exit() in the function's
- * thread counts as returning 0. Any other end is a failure: _exit(), abort(), a signal.
+ * eight bits count. Both flush the streams, and run the handlers that were registered (atexit) in the process, not
+ * those of the parent. pthread_exit() in the function's thread counts as returning 0. Any other end is a failure:
+ * _exit(), abort(), a signal.
  *
  * When the parent has ended, however it did, its processes get SIGTERM, and after 5 s SIGKILL: they never outlive it,
  * as with PyTorch's daemon=True. That watch ends where the function replaces its process (exec).
@@ -39,9 +39,9 @@
  * least one each, for Tutti's operators and for OpenMP in the function's thread. What tt_set_num_threads() said in the
  * parent doesn't hold in them.
  *
- * The program may ignore SIGCHLD, or wait for all its children itself. Then how a process ended is known by what it
- * left in memory that the two share, or, if it was a signal or _exit(), from Linux 6.15 on; on older kernels the error
- * says that it isn't known. */
+ * The program may ignore SIGCHLD, or wait for all its children itself. Then the parent learns how a process ended from
+ * what that left in shared memory. After a signal or _exit() the kernel tells it, from Linux 6.15 on; on older kernels
+ * the error says that it isn't known. */
 #ifndef TUTTI_SPAWN_H
 #define TUTTI_SPAWN_H
 
@@ -49,7 +49,8 @@
 
 TT_BEGIN_DECLS
 
-/* What a process runs. rank: its number, from 0. Returns 0 for success, else an exit code, as main() does. */
+/* The function that a process runs. rank: its number, from 0. Returns 0 for success, else an exit code, as main()
+ * does. */
 typedef int (*tt_spawn_fn)(int rank, void *arg);
 
 #define TT_SPAWN_MAX_PROCESSES 1024
@@ -118,8 +119,7 @@ TT_API TT_NODISCARD tt_status tt_start_processes_with(const tt_start_processes_a
  * Where one has failed the others get SIGTERM (and SIGCONT, should they be stopped), and after grace_ms SIGKILL (less
  * than 0: 30000; 0: SIGKILL at once). PyTorch's grace_period first leaves them alone for that long.
  * The failure told is the first cause: not a process that failed because another one did (its group's error was
- * TT_ERR_PEER), as long as that other one is found within 3 s; of ends that come together a crash before an exit
- * code.
+ * TT_ERR_PEER), as long as that other one is found within 3 s; of ends at the same time, a crash before an exit code.
  * Errors: TT_ERR_PROCESS and TT_ERR_PEER as tt_spawn's, again at each later call; TT_ERR_INVALID; TT_ERR_STATE the
  * context is another process's. */
 TT_API TT_NODISCARD tt_status tt_process_context_join(tt_process_context *context, int64_t timeout_ms, int64_t grace_ms,
@@ -129,13 +129,13 @@ TT_API TT_NODISCARD tt_status tt_process_context_join(tt_process_context *contex
  * NULL and 0 for NULL. PyTorch: ProcessContext.pids. */
 TT_API const int *tt_process_context_pids(const tt_process_context *context, int64_t *count);
 
-/* Send `signal` to those that have not ended. What ends because of it has failed, as far as tt_process_context_join()
- * is concerned. PyTorch: Process.terminate, Process.kill. Errors: TT_ERR_INVALID no such signal, TT_ERR_STATE. */
+/* Send `signal` to those that have not ended. To tt_process_context_join() a process that ends because of it has
+ * failed. PyTorch: Process.terminate, Process.kill. Errors: TT_ERR_INVALID no such signal, TT_ERR_STATE. */
 TT_API TT_NODISCARD tt_status tt_process_context_kill(tt_process_context *context, int signal);
 
 #define TT_EXIT_CODE_UNKNOWN INT32_MIN
 
-/* What PyTorch's ProcessRaisedException and ProcessExitedException have. */
+/* A failure, as PyTorch's ProcessRaisedException and ProcessExitedException tell it. */
 typedef struct tt_process_failure {
     int rank;                /* PyTorch: error_index */
     int pid;                 /* error_pid */

@@ -46,7 +46,7 @@ typedef enum tt_trainer_event {
     TT_TRAINER_END      /* `text` says why it ended; NULL after an error */
 } tt_trainer_event;
 
-/* What a display is told. Borrowed during the call. */
+/* A report to a display. Borrowed during the call. */
 typedef struct tt_trainer_report {
     size_t size; /* sizeof(tt_trainer_report) of the library's version */
     tt_trainer_event event;
@@ -56,7 +56,7 @@ typedef struct tt_trainer_report {
     int64_t examples;        /* of this epoch, of all ranks; while it is under way, of this rank */
     double seconds;          /* that they took, without evaluation and saving */
     double loss;             /* of the last batch of this rank; NAN: none yet */
-    const tt_trainer_metric *train, *eval; /* sorted by name but for "loss", which is first; of what just ended */
+    const tt_trainer_metric *train, *eval; /* of what just ended: "loss", then the others by name */
     int64_t train_count, eval_count;       /* 0: none */
     const char *text;
     double waited; /* of EPOCH: the share of the epoch, 0 to 1, in which the rank that waited longest had no batch yet
@@ -96,9 +96,10 @@ typedef struct tt_trainer_run_args {
     tt_loader *loader;       /* required: this rank's batches, as many on each rank */
     tt_trainer_step_fn step; /* required */
     TT_OPTIONS;
-    void *user;          /* handed to `step` and `eval` */
-    tt_group *group;     /* train on all its ranks, by DDP; NULL: alone. What follows is the same on each of them,
-                                 but for eval_loader and what only rank 0 uses: metrics, display */
+    void *user; /* handed to `step` and `eval` */
+    /* train on all its ranks, by DDP; NULL: alone. The options below are the same on each of them, except for
+     * eval_loader, and metrics and display, which only rank 0 uses */
+    tt_group *group;
     tt_elastic *elastic; /* in place of .group: survive the loss of ranks: see below */
     tt_sampler *sampler; /* is told each epoch (tt_sampler_set_epoch()); NULL: none needs to be */
     int64_t epochs;      /* end after this many epochs since the start of training; 0: max_steps says when */
@@ -162,8 +163,8 @@ typedef struct tt_trainer_run_args {
  *
  * A step: for each of its batches `step`, then tt_backward(); gradients are averaged over ranks and batches (once, with
  * the last batch: tt_ddp_set_sync()), clipped, and the optimizer steps. An evaluation begins with rank 0's buffers on
- * all ranks. What evaluations, epochs and logs show are means over the examples of all ranks, exactly,
- * however they are shared out. Every epoch, evaluation, log and step costs a few small collectives besides.
+ * all ranks. Evaluations, epochs and logs show means over the examples of all ranks, exactly, however these are shared
+ * out. Every epoch, evaluation, log and step costs a few small collectives besides.
  *
  * A checkpoint holds model, optimizer, scheduler, averages, averager, gradient scaler, the loader's state, and how far
  * training is: also the best evaluation, and how many came since. A run that is resumed when .patience has run out, or
@@ -178,9 +179,9 @@ typedef struct tt_trainer_run_args {
  * on the epoch alone, as that of tt_distributed_sampler() does; rank 0 doesn't know other orders of other ranks, and
  * each rank then reads, and leaves, the batches that were trained on, also where one rank goes on.
  *
- * With .averager (tutti/local_sgd.h) ranks step on their own, and only the steps that average cost collectives, so that
- * a loss that is infinite, or a wish to stop, is learned of then. Evaluations and checkpoints in between see each
- * rank's own parameters, and rank 0's: let them come with steps that average. A checkpoint has rank 0's optimizer.
+ * With .averager (tutti/local_sgd.h) ranks step on their own, and only the steps that average cost collectives, so all
+ * ranks learn only then of a loss that is infinite, or of a wish to stop. Evaluations and checkpoints in between see
+ * each rank's own parameters, and rank 0's: let them come with steps that average. A checkpoint has rank 0's optimizer.
  *
  * With .comm_hook a checkpoint also holds what the hooks of tutti/comm_hooks.h remember, of all ranks: rank 0 gathers
  * it, and has memory for it, while it saves, which is then collective (.checkpoint and .best_checkpoint are given on
@@ -192,7 +193,7 @@ typedef struct tt_trainer_run_args {
  *
  * With .elastic (docs/elastic.md) the trainer registers model, optimizer, scheduler, averages, scaler, loaders and
  * progress, restores, and commits after each step; when a rank is lost, or others join, it recovers and goes on, and
- * tells the display (TT_TRAINER_WARNING). One run for each tt_elastic. Before the run nothing may wait for other ranks,
+ * tells the display (TT_TRAINER_WARNING). One run for each tt_elastic. Nothing may wait for other ranks before the run,
  * so options are not compared; .loader's sampler is one of tt_distributed_sampler(), and .eval_loader is given on all
  * ranks or on none. Means of an epoch in which a rank was lost are those of the rest of it.
  *

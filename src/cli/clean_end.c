@@ -1,4 +1,5 @@
-#include "cli/clean_end.h"
+/* An end by a signal that leaves no half-written files and no empty folder. */
+#include "cli/cli.h"
 
 #include "base/files/atomic_file.h"
 #include "base/files/planted.h"
@@ -8,13 +9,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* What was made, if it may still be empty. Who makes it holds the lock, or a signal just then would leave it. */
+/* The folder that was made here, if it may still be empty. The lock is held while it is made: a signal in between would
+ * leave it. */
 static pthread_mutex_t folder_lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *made_folder;
 
 static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* What the caller ignores (nohup) stays ignored. */
+/* Signals that the caller ignores (nohup) stay ignored. */
 static void add_ends(sigset_t *set) {
     sigemptyset(set);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
@@ -26,7 +28,7 @@ static void add_ends(sigset_t *set) {
 
 static void remove_made_folder(void) {
     if (made_folder)
-        rmdir(made_folder); /* refused where anything is in it */
+        rmdir(made_folder); /* fails if anything is in it */
     made_folder = NULL;
 }
 
@@ -39,7 +41,8 @@ static void *wait_for_signal(void *user) {
     if (sigwait(&set, &number))
         return NULL;
     tt__atomic_remove_temporaries();
-    pthread_mutex_lock(&folder_lock); /* until the end: who misses the folder waits for it, too */
+    /* held until the end: a thread that fails because the folder is gone waits here */
+    pthread_mutex_lock(&folder_lock);
     remove_made_folder();
     sigemptyset(&one);
     sigaddset(&one, number);

@@ -1,4 +1,4 @@
-/* What the subcommands share: spelling of flags, errors, guesses at what was meant. */
+/* Shared by all subcommands: flags and their spellings, errors, guesses at misspelt words. */
 #include "cli/cli.h"
 
 #include "base/error.h"
@@ -22,11 +22,6 @@ void tt__cli_normalise_flag(char *arg) {
             *c = '-';
 }
 
-void tt__cli_normalise_flags(int argc, char **argv) {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        tt__cli_normalise_flag(argv[i]);
-}
-
 /* ---- errors and notes */
 
 void tt__cli_print(FILE *out, const char *format, ...) {
@@ -41,7 +36,7 @@ void tt__cli_print(FILE *out, const char *format, ...) {
     free(text);
 }
 
-/* `text` quotes what was typed, and what stands in files: it becomes plain. */
+/* `text` quotes what was typed and what files hold: it becomes plain. */
 static void print_message(tt__colour colour, const char *command, char *text) {
     tt__make_plain(text);
     int used = (int)(strlen(tt__cli_program) + strlen(" : ") + strlen(command) - !*command);
@@ -78,7 +73,7 @@ void tt__cli_note(const char *command, const char *format, ...) {
     va_end(args);
 }
 
-/* What was typed is quoted: it may be long, and of any characters. */
+/* The text quotes the command line, which may be long and hold any characters. */
 int tt__cli_usage_error(const char *command, const char *format, ...) {
     char text[USAGE_SIZE];
     va_list args;
@@ -318,5 +313,7 @@ int tt__cli_dispatch(const tt__command *command, const char *kind, int argc, cha
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
         return tt__cli_help(command, stdout);
     const tt__command *part = find_part(command, kind, argv[1]);
+    for (int i = 2; part && !part->runs_program && i < argc && strcmp(argv[i], "--") != 0; i++)
+        tt__cli_normalise_flag(argv[i]);
     return part ? part->run(argc - 1, argv + 1) : TT__EXIT_USAGE;
 }

@@ -19,7 +19,7 @@
 
 static const tt__command *const *main_parts(void);
 
-static const tt__flag main_flags[] = {{.name = "version", .id = 'V', .letter = 'V', .what = "print the version"}, {0}};
+static const tt__flag main_flags[] = {TT__SWITCH("version", 'V', "print the version", .letter = 'V'), {0}};
 
 static const tt__command main_command = {
     .name = "",
@@ -52,7 +52,7 @@ static int print_completion(int argc, char **argv) {
     char *shell = tt__cli_take_word(&completion_command, &argc, argv);
     for (int id; (id = tt__cli_next_flag(&completion_command, argc, argv, NULL)) != -1;)
         return id == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
-    if (shell && tt__completion_print(&main_command, shell, stdout))
+    if (shell && tt__completion_print(&main_command, shell))
         return TT__EXIT_OK;
     return tt__cli_usage_error("completion", "expected bash, zsh or fish%s%s%s", shell ? ", got \"" : "",
                                shell ? shell : "", shell ? "\"" : "");
@@ -94,7 +94,7 @@ static int tutti_main(int argc, char **argv) {
     return tt__cli_dispatch(&main_command, "command", argc, argv);
 }
 
-/* ---- where `ulimit -s` leaves too little ---- */
+/* ---- if `ulimit -s` is too small */
 
 enum { STACK = 1 << 20 };
 
@@ -107,7 +107,7 @@ static struct {
 
 static void main_elsewhere(void) { elsewhere.code = tutti_main(elsewhere.argc, elsewhere.argv); }
 
-/* Run on a stack of our own: the limit may be one that can't be raised, and is the workers', too. */
+/* Run on a stack of our own: the limit is the workers', too, and may be one that can't be raised. */
 static int main_on_large_stack(int argc, char **argv) {
     ucontext_t there;
     void *memory = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);

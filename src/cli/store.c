@@ -13,32 +13,20 @@
 #include <sys/resource.h>
 
 static const tt__flag store_flags[] = {
-    {.name = "host",
-     .id = 'a',
-     .value = "HOST",
-     .what = "address to serve on (default 127.0.0.1; 0.0.0.0 or :: for all there are)"},
-    {.name = "port",
-     .id = 'p',
-     .value = "PORT",
-     .what = "port to serve on (default 29500; 0 = any free one, which the first line of output names)"},
-    {.name = "store-auth",
-     .id = 'u',
-     .value = "WHO",
-     .what = "who is served without proving that it has the job secret: local (default) this user's processes on "
-             "this machine, as PyTorch's clients; required: nobody; none: all, from anywhere",
-     .offer = TT__STORE_AUTHS},
-    {.name = "store-memory",
-     .id = 'm',
-     .value = "MIB",
-     .what =
-         "how much memory it may take, in MiB (default: an eighth of the machine's, at least 256); clients who want "
-         "more are closed and logged"},
-    {.name = "secret-file",
-     .id = 's',
-     .value = "FILE",
-     .what = "the job secret (default: TT_SECRET, or the file TT_SECRET_FILE, if there is one); make one with: "
-             "(umask 077; set -C; openssl rand -hex 32 >FILE)",
-     .offer = TT__OFFER_FILES},
+    TT__VALUE("host", 'a', "HOST", "address to serve on (default 127.0.0.1; 0.0.0.0 or :: for all there are)"),
+    TT__VALUE("port", 'p', "PORT",
+              "port to serve on (default 29500; 0 = any free one, which the first line of output names)"),
+    TT__VALUE("store-auth", 'u', "WHO",
+              "who is served without proving that it has the job secret: local (default) this user's processes on this "
+              "machine, as PyTorch's clients; required: nobody; none: all, from anywhere",
+              .offer = TT__STORE_AUTHS),
+    TT__VALUE("store-memory", 'm', "MIB",
+              "how much memory it may take, in MiB (default: an eighth of the machine's, at least 256); clients who "
+              "want more are closed and logged"),
+    TT__VALUE("secret-file", 's', "FILE",
+              "the job secret (default: TT_SECRET, or the file TT_SECRET_FILE, if there is one); make one with: (umask "
+              "077; set -C; openssl rand -hex 32 >FILE)",
+              .offer = TT__OFFER_FILES),
     {0}};
 
 static int store_main(int argc, char **argv);
@@ -109,12 +97,9 @@ static int store_main(int argc, char **argv) {
     char secret[TT__SECRET_MAX + 1], words[64];
     int64_t port = TT_STORE_DEFAULT_PORT, mib = 0;
     int auth = TT_STORE_AUTH_LOCAL;
-    tt__cli_normalise_flags(argc, argv);
     for (int c; (c = tt__cli_next_flag(&tt__cmd_store, argc, argv, NULL)) != -1;) {
-        if (c == '?')
-            return TT__EXIT_USAGE;
-        if (c == 'h')
-            return TT__EXIT_OK;
+        if (c == 'h' || c == '?')
+            return c == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
         if (c == 'a')
             host = tt__net_bare_host(optarg, bare);
         else if (c == 's')

@@ -1,10 +1,10 @@
 /* An elastic job from its beginning to its end, and the rounds in between.
  *
- * A rank whose call failed keeps its old world until its launcher has told it of the next round, so that its recorder
- * shows what it waits for. Then it lets go of all that stands on the group, leaves, and joins as another rank. Ranks of
- * a later round meet under keys of that round (comm/rendezvous/round.h). While a rank joins, a word of its launcher
- * ends any of its waits (net/job/interrupt.h), because what it waits for may be lost, too. restore.c then brings the
- * ranks of the round to one state. */
+ * A rank whose call failed keeps its old world until its launcher tells it of the next round: its recorder shows what
+ * it waits for. Then it lets go of all that stands on the group, leaves, and joins as another rank. Ranks of a round
+ * meet under keys of that round (comm/rendezvous/round.h). While a rank joins, a word of its launcher interrupts its
+ * waits (net/job/interrupt.h), because the rank that it waits for may be lost, too. restore.c then brings the ranks of
+ * the round to one state. */
 #include "elastic/elastic.h"
 
 #include "base/args.h"
@@ -32,8 +32,8 @@ static uint32_t blamed_rank(void) {
     return at && sscanf(at, "rank %d", &rank) == 1 && rank >= 0 ? (uint32_t)rank + 1 : 0;
 }
 
-/* End what stands on the group. It may be well, where the launcher wanted another round: the others are at the same
- * place. */
+/* Let go of the group. The group may be well, if the launcher wanted another round: then the other ranks are
+ * at the same place. */
 static void leave_round(tt_elastic *e) {
     if (!e->group)
         return;
@@ -43,7 +43,7 @@ static void leave_round(tt_elastic *e) {
     e->group = NULL;
 }
 
-/* Wait for the next round, and become the rank that this process is in it. */
+/* Wait for the next round, and become this process's rank in it. */
 static tt_status move_on(tt_elastic *e) {
     tt__round_news news;
     if (e->standing.socket < 0)
@@ -67,7 +67,7 @@ static tt_status move_on(tt_elastic *e) {
     return TT_OK;
 }
 
-/* Join the group of the round that this process is in, and if a rank of it is lost meanwhile the next one. */
+/* Join the group of this process's round; if a rank of it is lost meanwhile, that of the next one. */
 static tt_status join_round(tt_elastic *e) {
     for (;;) {
         tt__net_interrupt_by(TT__MUTANT(joining_heeds_no_launcher) ? -1 : e->standing.socket,
@@ -104,7 +104,7 @@ static tt_status copy_option(char **to, const char *from) {
     return TT_OK;
 }
 
-/* Find out who this process is. */
+/* Find out which rank of which round this process is. */
 static tt_status find_seat(tt_elastic *e) {
     const tt_init_process_group_args args = {.or_alone = e->or_alone};
     tt__meeting meeting;
@@ -129,7 +129,7 @@ static tt_status elastic_begin(tt_elastic *e, const tt_elastic_new_args *a) {
     tt__recovery_say((tt__recovery){.recovers = 1});
     TT__TRY(tt__standing_record_open(&e->standing, e->rank, e->world));
     TT__TRY(join_round(e));
-    if (a->stop_on_signals) /* until now a signal ends the process, which has nothing to save and may wait for long */
+    if (a->stop_on_signals) /* before, a signal ends the process, which may wait long and has nothing to save */
         tt__stop_wish_begin(&e->stop);
     return TT_OK;
 }
@@ -163,7 +163,7 @@ void tt_elastic_free(tt_elastic *e) {
         return;
     tt__error_save(&saved);
     tt__error_restore(&saved);
-    /* peers are told this thread's last error; what stands on it waits for nobody */
+    /* peers are told this thread's last error; parts that stand on the group wait for nobody */
     tt_destroy_process_group(e->group);
     tt__parts_unbind(&e->parts);
     tt__parts_free(&e->parts);
@@ -188,7 +188,7 @@ int64_t tt_elastic_commits(const tt_elastic *e) { return e ? e->commits : -1; }
 
 const tt_elastic_change *tt_elastic_changed(const tt_elastic *e) { return e && e->changed ? &e->change : NULL; }
 
-/* splitmix64's finaliser: seeds of one commit's ranks, and of one rank's commits, have nothing in common. */
+/* splitmix64's finaliser: seeds of neighbouring ranks and commits have nothing in common. */
 static uint64_t mixed(uint64_t x) {
     x += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -204,7 +204,7 @@ uint64_t tt_elastic_step_seed(const tt_elastic *e, uint64_t seed) {
 
 enum { WANTED_MS = 20 /* between looks at what the launcher has told */ };
 
-/* Has this process's launcher another round for us? */
+/* Does this process's launcher want another round? Looks at most every WANTED_MS. */
 static bool is_round_due(tt_elastic *e) {
     int64_t now = tt__now_ms();
     if (now < e->look_ms)

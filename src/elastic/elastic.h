@@ -1,17 +1,118 @@
-/* The inside of an elastic job. */
+/* The inside of an elastic job. Its floors: restore.c > elastic.c > next_round.c, state_parts.c >
+ * standing_record.c, stop_wish.c. */
 #ifndef TT_ELASTIC_ELASTIC_H
 #define TT_ELASTIC_ELASTIC_H
 
-#include "elastic/next_round.h"
-#include "elastic/standing_record.h"
-#include "elastic/state_parts.h"
-#include "elastic/stop_wish.h"
+#include "base/bytes.h"
+#include "comm/record/recorder.h"
+#include "comm/rendezvous/round.h"
+#include "net/job/job_socket.h"
 
-/* Commits count up from a state that the ranks of a round have agreed on, in which they are the same on all of them. A
- * rank that was cut off for some rounds may have others of the same numbers. */
+#include <tutti/elastic.h>
+
+#include <signal.h>
+#include <stdbool.h>
+
+/* ---- stop_wish.c: SIGTERM and SIGUSR1 as a wish to stop, on which ranks agree */
+
+/* What the program did with these signals before. Zeroed: not watching. */
+typedef struct tt__stop_wish {
+    bool watching;
+    struct sigaction term, usr1;
+} tt__stop_wish;
+
+/* Note the signals, instead of what the program did with them, until tt__stop_wish_end(). */
+void tt__stop_wish_begin(tt__stop_wish *wish);
+void tt__stop_wish_end(tt__stop_wish *wish);
+
+/* Return the signal that came first since then; 0: none. */
+int tt__stop_wish_signal(const tt__stop_wish *wish);
+
+/* ---- state_parts.c: what the state of an elastic job is made of, and copies of it */
+
+typedef struct tt__elastic_part {
+    char *name;
+    tt_elastic_part_class cls;
+    void *user;
+} tt__elastic_part;
+
+typedef struct tt__parts {
+    tt__elastic_part *list;
+    size_t count, capacity;
+    size_t bound; /* how many of them, from the first on, stand on a group */
+} tt__parts;
+
+/* Append a part of this name, which is copied. Errors: TT_ERR_MEMORY. */
+tt_status tt__parts_append(tt__parts *parts, const char *name, const tt_elastic_part_class *cls, void *user);
+
+/* Write a copy of all parts to `out`, in place of what it held. */
+tt_status tt__parts_save(const tt__parts *parts, tt__bytes *out);
+
+/* Set all parts to what a copy holds, which another rank may have made. TT_ERR_MISMATCH: it holds other parts. */
+tt_status tt__parts_load(const tt__parts *parts, const tt__bytes *copy);
+
+/* Bind all parts to the group. */
+tt_status tt__parts_bind(tt__parts *parts, tt_group *group);
+
+/* Let go of it, also if only some parts were bound. */
+void tt__parts_unbind(tt__parts *parts);
+
+/* Destroy all. */
+void tt__parts_free(tt__parts *parts);
+
+/* ---- standing_record.c: the connection of a process to its launcher between groups */
+
+/* A recorder of this process's own that stands between its groups. In it the launcher reads what the process wants
+ * while it has no group because joining one failed. On its connection the launcher tells of rounds. */
+typedef struct tt__standing_record {
+    tt__recorder *recorder; /* NULL: no launcher watches */
+    int memory;             /* its descriptor, and */
+    int socket;             /* that of the connection to the launcher; -1: there is none */
+} tt__standing_record;
+
+/* Claim the one that a process may have, since signals and what the launcher is told are the process's. False: it is
+ * claimed already. A forked child may claim its own. */
+bool tt__standing_record_claim(void);
+void tt__standing_record_release(void);
+
+/* Make one and show it to the launcher, if there is a launcher. */
+tt_status tt__standing_record_open(tt__standing_record *standing, int rank, int world);
+
+/* Show it to the launcher again, as that of this rank, in place of a group's recorder that has ended or soon will. */
+void tt__standing_record_show(tt__standing_record *standing, int rank, int world);
+
+/* Receive a packet of the launcher through standing->socket within `ms`: 1; 0: none came; -1: the launcher has
+ * ended. */
+int tt__standing_record_receive(int socket, tt__job_packet *packet, int ms);
+
+void tt__standing_record_close(tt__standing_record *standing);
+
+/* ---- next_round.c: the next round, as the launcher tells it (net/job/recovery_words.h) */
+
+/* A round, as the launcher tells it. */
+typedef struct tt__round_news {
+    tt__seat seat;    /* rank -1: this process is not in it */
+    char reason[400]; /* one line */
+} tt__round_news;
+
+/* Check and copy what the launcher told. TT_ERR_PROTOCOL: it makes no sense. */
+tt_status tt__round_read(tt__round_news *news, const tt__job_round *told);
+
+/* Wait until the launcher tells, over `socket`, of a round after `round`. Errors: TT_ERR_TIMEOUT it doesn't; TT_ERR_NET
+ * it has ended; TT_ERR_ABORTED a signal of `stop` came; the thread's last error, with the launcher's words: it says
+ * that no round follows. */
+tt_status tt__round_await(int socket, tt__round_news *news, int round, int64_t wait_ms, const tt__stop_wish *stop);
+
+/* Has the launcher told since the last call that it wants a round above `round`? Never waits. */
+bool tt__round_wanted(int socket, int round);
+
+/* ---- elastic.c */
+
+/* Commits are numbered from a state that the ranks of a round have agreed on, so commits of one line and number are the
+ * same on all ranks. A rank that was cut off for some rounds may have other commits of the same numbers. */
 typedef struct tt__line {
-    int64_t round; /* -1: none, */
-    uint64_t id;   /* drawn by one of its ranks */
+    int64_t round; /* that it began in; -1: none */
+    uint64_t id;   /* drawn by a rank of that round */
 } tt__line;
 
 struct tt_elastic {
@@ -35,8 +136,8 @@ struct tt_elastic {
     int64_t look_ms; /* when to look again whether another round is wanted */
 };
 
-/* Wait for the round after the present one, leave the group, and join; if a rank is lost meanwhile, the round after
- * that. */
+/* Wait for the round after the present one, leave the group, and join it; if a rank is lost meanwhile, go on to the
+ * next round. */
 tt_status tt__elastic_next_round(tt_elastic *e);
 
 /* Does another round mend this failure of a call on a group? */

@@ -1,15 +1,15 @@
-#include "elastic/next_round.h"
+/* The next round of the job, as this process's launcher tells it. */
+#include "elastic/elastic.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "base/text/plain_text.h"
-#include "elastic/standing_record.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { SLICE_MS = 200 }; /* a wait is made of them, so that a signal is seen that came before it */
+enum { SLICE_MS = 200 }; /* a wait is cut into these: a signal may come just before poll() */
 
 static tt_status fail_round(const tt__job_round *told, const char *what, int got) {
     return tt__fail(TT_ERR_PROTOCOL, "round %d as the launcher tells it: expected %s, got %d", told->number, what, got);
@@ -51,7 +51,7 @@ static tt_status await_round(int socket, tt__job_packet *packet, int round, int6
     }
 }
 
-/* The launcher says that no round follows: the error is the failure for which this rank wanted one. */
+/* Fail when the launcher says that no round follows: with the failure for which this rank wanted one. */
 static tt_status fail_without_round(const tt__job_round *told, const tt__saved_error *cause) {
     char why[sizeof told->reason + 1] = "";
     memcpy(why, told->reason, sizeof told->reason);

@@ -1,9 +1,9 @@
 /* Commit and restore.
  *
- * Each rank keeps a copy of its state, numbered. When the ranks of a round meet, they compare numbers; those that have
- * less than the newest, or others of that number, get the copy of the lowest rank that has it, in a group of these
- * ranks alone. Then all bind their parts to the group, and set them. A copy is as whole as when it was made, or
- * received, so whoever is interrupted in here, by the loss of yet another rank, begins again in the next round. */
+ * Each rank keeps numbered copies of its state. The ranks of a round compare numbers when they meet. Ranks without the
+ * newest copy get it from the lowest rank that has it, in a group of these ranks alone. Then all bind their parts to
+ * the group, and set them. A copy is never changed, so a rank that is interrupted here by the loss of another one
+ * begins again in the next round. */
 #include "elastic/elastic.h"
 
 #include "base/error.h"
@@ -36,26 +36,26 @@ tt_status tt_elastic_commit(tt_elastic *e) {
 
 /* ---- the state of a round ---- */
 
-/* What a rank has, and what a line that begins with its state is called. */
+/* What a rank has; `draws` names the line that would begin with its state. */
 typedef struct holding {
     int64_t commits, bytes;
     tt__line line;
     uint64_t draws;
 } holding;
 
-/* What all ranks know of it. */
+/* The copy that all ranks take. */
 typedef struct sources {
-    int64_t commits, bytes; /* of the copy that all take, */
-    tt__line line;          /* whose line this is, */
-    uint64_t next_line;     /* and this the one that begins with it */
-    int root;               /* the lowest rank that has it */
-    bool lacked;            /* by some rank */
-    bool lacks;             /* this one does */
+    int64_t commits, bytes;
+    tt__line line;
+    uint64_t next_line; /* the line that begins with it */
+    int root;           /* the lowest rank that has it */
+    bool lacked;        /* some rank lacks it */
+    bool lacks;         /* this rank does */
 } sources;
 
 static bool same_line(const tt__line *a, const tt__line *b) { return a->round == b->round && a->id == b->id; }
 
-/* Is it newer? A rank that missed rounds gives up what the others have not seen of its steps: they made them again. */
+/* Is `a` newer than `b`? A rank that missed rounds gives up its last steps: the others made them again. */
 static bool is_newer(const holding *a, const holding *b) {
     return a->line.round != b->line.round ? a->line.round > b->line.round : a->commits > b->commits;
 }
@@ -81,7 +81,7 @@ static tt_status compare_holdings(const tt_elastic *e, const holding *all, sourc
     return TT_OK;
 }
 
-/* Exchange what all have. Who has no copy yet shows how large its state is: rank 0's counts when a job begins. */
+/* Exchange what all ranks have. A rank without a copy makes one: when a job begins, all take that of rank 0. */
 static tt_status find_sources(tt_elastic *e, sources *s) {
     if (e->commits < 0)
         TT__TRY(tt__parts_save(&e->parts, &e->kept[e->newest]));
@@ -127,7 +127,7 @@ static tt_status hand_copy_over(tt_elastic *e, const sources *s) {
 
 /* Give all ranks of the round the same state. */
 static tt_status synchronize(tt_elastic *e) {
-    sources s = {0}; /* gcc does not see that success sets it */
+    sources s = {0}; /* gcc does not see that find_sources() sets it */
     TT__TRY(find_sources(e, &s));
     if (s.lacked)
         TT__TRY(hand_copy_over(e, &s));
@@ -144,7 +144,7 @@ static tt_status synchronize(tt_elastic *e) {
 
 /* ---- restore ---- */
 
-/* Does another round mend what is wrong now? If not, that is the error. */
+/* Return the present failure if no other round mends it. */
 static tt_status check_mendable(const tt_elastic *e) {
     tt_status failed = e->group ? e->group->failed : TT_OK, last = tt_last_status();
     bool mends = e->due || !e->group || tt__elastic_mends(failed) || (!failed && tt__elastic_mends(last));
@@ -158,21 +158,16 @@ static tt_status check_mendable(const tt_elastic *e) {
                     caller);
 }
 
-/* Have the failure of the group as the thread's last error: what a program saw may be what followed from it. */
-static void recall_failure(const tt_elastic *e) {
-    if (e->group && e->group->failed)
-        tt__fail(e->group->failed, "%s", e->group->failure_text);
-}
-
 static tt_status another_round(tt_elastic *e) {
-    recall_failure(e);
+    if (e->group && e->group->failed) /* the program may have seen only a consequence of it */
+        tt__fail(e->group->failed, "%s", e->group->failure_text);
     e->synced = false;
     tt_status status = tt__elastic_next_round(e);
     e->changed = e->changed || !status;
     return status;
 }
 
-/* A signal ended the wait: leave a state that can be saved. */
+/* After a signal ended the wait: set the state of the last commit, which can be saved. */
 static void set_last_commit(tt_elastic *e) {
     tt__saved_error saved;
     tt__error_save(&saved);
@@ -209,7 +204,7 @@ tt_status tt_elastic_restore(tt_elastic *e) {
     if (status) {
         if (status == TT_ERR_ABORTED && tt__stop_wish_signal(&e->stop))
             set_last_commit(e);
-        if (tt__elastic_mends(status)) /* else it is this rank's own failure, which is told as any other */
+        if (tt__elastic_mends(status)) /* a failure of this rank alone is told as any other */
             tt__error_file_write(tt_last_error(), true);
         return status;
     }

@@ -1,4 +1,5 @@
-#include "elastic/standing_record.h"
+/* The recorder that stands between a process's groups, and its connection to the launcher. */
+#include "elastic/elastic.h"
 
 #include "base/error.h"
 #include "base/files/fd.h"

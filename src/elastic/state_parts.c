@@ -1,6 +1,6 @@
-/* A copy of the state is a run of parts: name, size, bytes. The name stands there because the rank that reads it may
- * have registered something else. */
-#include "elastic/state_parts.h"
+/* A copy of the state holds for each part the name's size, the name, the size, the bytes. The name is there because the
+ * rank that reads it may have registered something else. */
+#include "elastic/elastic.h"
 
 #include "base/args.h"
 #include "base/error.h"
@@ -38,7 +38,7 @@ tt_status tt__parts_append(tt__parts *parts, const char *name, const tt_elastic_
 
 static void put_size(tt__bytes *out, uint64_t size) { tt__bytes_put(out, &size, sizeof size); }
 
-/* Write a part behind its size, which is known only then. */
+/* Write a part, and then its size in front of it. */
 static tt_status save_part(const tt__elastic_part *part, tt__bytes *out) {
     tt_elastic_writer writer = {out};
     uint64_t errors = tt__error_count(), size = strlen(part->name);
@@ -64,7 +64,7 @@ tt_status tt__parts_save(const tt__parts *parts, tt__bytes *out) {
     return TT_OK;
 }
 
-/* Take the next size and as many bytes. */
+/* Take the next size and as many bytes. False: there are fewer. */
 static bool take_run(const tt__bytes *copy, size_t *at, tt__span *run) {
     uint64_t size;
     if (copy->size - *at < sizeof size)

@@ -1,4 +1,4 @@
-#include "elastic/stop_wish.h"
+#include "elastic/elastic.h"
 
 #include <stddef.h>
 

@@ -13,18 +13,18 @@
 
 enum {
     DEFAULT_GRACE_MS = 30000,
-    CAUSE_MS = 3000 /* how long the cause is waited for where one failed because of another */
+    CAUSE_MS = 3000 /* how long to wait for the cause if a process failed because of another */
 };
 
 /* ---- who failed first */
 
-/* 0: it did not fail; else the lower, the likelier it is the cause. */
+/* Rate a process as the cause: 0 did not fail; 1 likeliest, 3 least. */
 static int blame_of(const tt_process_context *c, int r) {
     const tt__process *p = &c->process[r];
     return !tt__process_failed(p) ? 0 : p->sent ? 3 : c->shared->of[r].secondary ? 2 : 1;
 }
 
-/* Is `a` rather than `b`, both of one blame, what failed first? Where both say when they ended, that counts. */
+/* Did `a` fail before `b`, of the same rating? If both say when they ended, that counts. */
 static bool ended_before(const tt_process_context *c, int a, int b) {
     const tt__process *p = &c->process[a], *q = &c->process[b];
     const tt__child_report *m = &c->shared->of[a], *n = &c->shared->of[b];
@@ -44,7 +44,7 @@ static int first_failed(const tt_process_context *c) {
     return first;
 }
 
-/* One has failed: wait a moment for what may turn out to be the cause. */
+/* Wait a moment after a failure: another one may turn out to be its cause. */
 static void wait_for_cause(tt_process_context *c) {
     int64_t since_ms = tt__now_ms();
     for (int first; c->running; tt__processes_look(c, TT__TIE_MS)) {
@@ -61,7 +61,7 @@ static void copy_text(char *to, const char *from) {
     snprintf(to, TT__REPORT_TEXT_SIZE, "%.*s", TT__REPORT_TEXT_SIZE - 1, from);
 }
 
-/* The child's last words; it may have died in the middle of them. */
+/* Copy the child's report. It may have died in the middle of writing it. */
 static void note_failure(tt_process_context *c, int r) {
     const tt__process *p = &c->process[r];
     const tt__child_report *report = &c->shared->of[r];

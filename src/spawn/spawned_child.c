@@ -1,8 +1,10 @@
-/* The child's main thread is the copy of the thread that forked it; to libgomp it has threads that don't exist here, so
- * that its next parallel region would wait for them forever. It therefore runs nothing of the program's: it watches the
- * parent, and a new thread, which OpenMP has never seen, runs the function. The copy must stay, as `arg` may point to
- * its stack: glibc gives the stacks of the parent's other threads to new ones. */
-#include "spawn/spawned_child.h"
+/* A child of tt_spawn(), from its fork to its end.
+ *
+ * Its main thread is the copy of the thread that forked it. libgomp believes that this thread has others, which don't
+ * exist here: its next parallel region would wait for them forever. So it runs nothing of the program's but watches the
+ * parent, and a new thread, unknown to OpenMP, runs the function. The main thread must stay, as `arg` may point to its
+ * stack: glibc gives the stacks of the parent's other threads to new ones. */
+#include "spawn/process_context.h"
 
 #include "base/machine/clock.h"
 #include "base/machine/cores.h"
@@ -24,7 +26,7 @@
 enum { ORPHAN_GRACE_MS = 5000, LOOK_MS = 100 };
 
 static struct {
-    pid_t pid; /* a process that it forks in turn has this struct, too */
+    pid_t pid; /* not that of a process that the child forks, which has a copy of this */
     int rank;
     tt__child_report *report;
     const tt__child_start *start;
@@ -52,7 +54,7 @@ static void leave_last_error(tt__child_report *report) {
         report->secondary = true;
 }
 
-/* Takes what would go to a launcher's error file. */
+/* Take a report that would go to a launcher's error file. */
 static void take_report(const char *message, bool secondary) {
     tt__child_report *report = me.report;
     if (getpid() != me.pid || atomic_exchange(&report->telling, 1))
@@ -66,8 +68,8 @@ static void take_report(const char *message, bool secondary) {
     report->telling = 0;
 }
 
-/* Registered with on_exit() first of all in the child: so it runs after the handlers that the child registered, and
- * instead of those that the parent had. Also in processes that the child forks. */
+/* The child's first handler of on_exit(): it runs after those that the child registers, and instead of those that the
+ * parent had. Also in processes that the child forks. */
 static void end_child(int code, void *unused) {
     (void)unused;
     if (getpid() == me.pid) {
@@ -83,7 +85,7 @@ static void end_child(int code, void *unused) {
 
 /* ---- the function's thread */
 
-/* OpenMP's runtimes have read their environment in the parent; what is set here holds for the calling thread. */
+/* OpenMP's runtimes read their environment in the parent. This call sets the number for the calling thread. */
 static void divide_openmp(int threads) {
     static const char *const runtimes[] = {"libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so"};
     for (size_t i = 0; i < sizeof runtimes / sizeof *runtimes; i++) {
@@ -119,8 +121,8 @@ static void *child_thread(void *unused) {
 
 /* ---- the main thread */
 
-/* Signals that were to be handled by the parent's code have their default effect, as after exec; but those that say
- * where a crash was. */
+/* Give signals that the parent's code handles their default effect, as exec does. Handlers that say where a crash was
+ * stay. */
 static void reset_handlers(void) {
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t kept;
@@ -138,8 +140,8 @@ static void reset_handlers(void) {
     }
 }
 
-/* Wait until the parent is gone. The program may close the pidfd, as daemons close all descriptors, and use its number
- * for something else: what counts is getppid(). */
+/* Wait until the parent is gone, which getppid() says: the program may close the pidfd, as daemons close all
+ * descriptors, and use its number for something else. */
 static void watch_parent(void) {
     struct pollfd parent = {.fd = me.start->parent, .events = POLLIN};
     for (;;) {
@@ -175,7 +177,7 @@ static tt_status set_rank_number(const char *name, int number) {
     return setenv(name, text, 1) ? tt__fail(TT_ERR_MEMORY, "no memory to set %s", name) : TT_OK;
 }
 
-/* As torchrun's workers have it. What an outer launcher said of the parent doesn't hold here. */
+/* Set what torchrun's workers have, and drop what an outer launcher said of the parent. */
 static tt_status set_rank_environment(void) {
     static const char *const outer[] = {"TT_JOB_SOCKET",       "TORCHELASTIC_RESTART_COUNT",
                                         "TORCHELASTIC_RUN_ID", "GROUP_RANK",
@@ -188,14 +190,14 @@ static tt_status set_rank_environment(void) {
     TT__TRY(set_rank_number("LOCAL_RANK", me.rank));
     TT__TRY(set_rank_number("WORLD_SIZE", me.start->nprocs));
     TT__TRY(set_rank_number("LOCAL_WORLD_SIZE", me.start->nprocs));
-    TT__TRY(set_rank_number("MASTER_PORT", *me.start->port));
+    TT__TRY(set_rank_number("MASTER_PORT", me.start->shared->port));
     if (setenv("MASTER_ADDR", "127.0.0.1", 1) || setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1))
         return tt__fail(TT_ERR_MEMORY, "no memory to set MASTER_ADDR");
     return TT_OK;
 }
 
-/* Set a stack of its own, with a page below that nobody may touch. glibc would take that of one of the parent's
- * threads, and `arg` may point to something there. */
+/* Set a stack of its own, above a page without access. glibc would take that of one of the parent's threads, to which
+ * `arg` may point. */
 static int set_own_stack(pthread_attr_t *attr) {
     size_t size = 0, guard = (size_t)sysconf(_SC_PAGESIZE);
     int errnum = pthread_attr_getstacksize(attr, &size);
@@ -225,8 +227,8 @@ static tt_status start_function(void) {
 static tt_status become_process(void) {
     if (on_exit(end_child, NULL))
         return tt__fail(TT_ERR_MEMORY, "no memory for a handler of exit()");
-    /* It goes off when the thread that forked ends, which the parent may survive: so it only wakes a child that is
-     * stopped, and the main thread looks. */
+    /* Sent when the thread that forked ends, which the parent may survive: it only wakes a stopped child, whose main
+     * thread then looks. */
     prctl(PR_SET_PDEATHSIG, SIGCONT);
     reset_handlers();
     tt__set_report_rank(me.rank);
@@ -235,13 +237,13 @@ static tt_status become_process(void) {
         tt__set_cpu_share(me.start->threads);
     tt__thread_is_ours();
     tt__new_process_begins();
-    return *me.start->port ? set_rank_environment() : TT_OK;
+    return me.start->shared->port ? set_rank_environment() : TT_OK;
 }
 
 void tt__spawned_child_run(const tt__child_start *start, int rank) {
     me.pid = getpid();
     me.rank = rank;
-    me.report = &start->reports[rank];
+    me.report = &start->shared->of[rank];
     me.start = start;
     wait_to_go();
     tt_clear_error();

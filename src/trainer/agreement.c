@@ -1,11 +1,12 @@
-/* What all ranks agree on: their options before the first step, and the end.
+/* What all ranks agree on: their options before the first step, and the end of the run.
  *
- * Whatever decides about further calls (whether to stop, whether a loss is finite) is agreed on behind each backward
- * pass and each evaluation. A rank that decided alone would leave the others waiting. */
+ * Whether to stop and whether a loss is finite decide about further calls. So ranks agree on them after each backward
+ * pass and each evaluation: a rank that decided alone would leave the others waiting. */
+#include "trainer/run_state.h"
+
 #include "base/error.h"
 #include "base/text/format.h"
 #include "comm/group.h"
-#include "trainer/run_state.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,12 +28,12 @@ enum { OPTIONS_MAX = 32 };
 
 static common_option count_option(const char *name, int64_t value) { return (common_option){name, COUNT, value, NULL}; }
 
-/* Seeds have no sign: flipping their highest bit makes their order that of int64_t. */
+/* Seeds have no sign: with the highest bit flipped they have the order of int64_t. */
 static common_option seed_option(const char *name, uint64_t value) {
     return (common_option){name, SEED, (int64_t)(value ^ UINT64_C(1) << 63), NULL};
 }
 
-/* The bits of numbers of at least 0 have their order; adding 0 makes 0 of -0. */
+/* Numbers of at least 0 are ordered as their bits are. Adding 0 turns -0 into 0. */
 static common_option real_option(const char *name, double value) {
     common_option o = {.name = name, .kind = REAL};
     value += 0.0;
@@ -44,7 +45,8 @@ static common_option text_option(const char *name, const char *text) {
     return (common_option){name, TEXT, tt__means_hash(text, strlen(text)), text};
 }
 
-/* All that decides which calls a rank makes and what its model becomes; `options` has room for OPTIONS_MAX. */
+/* List all options that decide which calls a rank makes and how its model is trained. `options` has room for
+ * OPTIONS_MAX. */
 static int list_options(const tt_trainer *t, common_option *options) {
     const tt_trainer_run_args *a = &t->a;
     const common_option all[] = {
@@ -84,7 +86,7 @@ static int list_options(const tt_trainer *t, common_option *options) {
     return (int)(sizeof all / sizeof *all);
 }
 
-/* A value as people write it. */
+/* Write a value as people do. */
 static const char *option_text(const common_option *o, int64_t bits, char *text, size_t size) {
     double real;
     memcpy(&real, &bits, sizeof real);
@@ -109,7 +111,8 @@ static tt_status refuse_option(const tt_trainer *t, const common_option *o, int6
                     option_text(o, o->bits, own, sizeof own), t->rank);
 }
 
-/* Ranks that differ would wait for each other, or train different models. The greatest of all ~v is ~(the least v). */
+/* Ranks with different options would wait for each other, or train different models. The greatest ~v is ~(the least
+ * v). */
 tt_status tt__trainer_agree_on_options(const tt_trainer *t) {
     common_option options[OPTIONS_MAX];
     int64_t most[2 * OPTIONS_MAX];
@@ -135,13 +138,39 @@ tt_status tt__trainer_find_evaluation(tt_trainer *t) {
     return TT_OK;
 }
 
+/* ---- signals, as a wish to stop ---- */
+
+static volatile sig_atomic_t came;
+
+static void note_signal(int sig) {
+    (void)sig;
+    came = 1;
+}
+
+void tt__stop_signals_begin(tt__stop_signals *signals) {
+    struct sigaction note = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&note.sa_mask);
+    came = 0;
+    sigaction(SIGTERM, &note, &signals->term);
+    sigaction(SIGUSR1, &note, &signals->usr1);
+    signals->watching = true;
+}
+
+void tt__stop_signals_end(tt__stop_signals *signals) {
+    if (!signals->watching)
+        return;
+    sigaction(SIGTERM, &signals->term, NULL);
+    sigaction(SIGUSR1, &signals->usr1, NULL);
+    signals->watching = false;
+}
+
 /* ---- the end ---- */
 
 static const char end_site[] = "the trainer's end of a step";
 
 enum { TOLD = 5 }; /* numbers of a bad loss */
 
-/* Let all ranks know what rank `rank` tells. */
+/* Give all ranks what rank `rank` tells. */
 static tt_status tell_all(const tt_trainer *t, int rank, double told[TOLD]) {
     double *all = malloc((size_t)t->world * TOLD * sizeof *all);
     if (!all)
@@ -170,7 +199,7 @@ static tt_status refuse_loss(const tt_trainer *t, int rank) {
                     who, (int64_t)told[1], (int64_t)told[2], batch, rank, told[0]);
 }
 
-/* Ranks that step on their own meet in the steps that average, and in an epoch's last. */
+/* With .averager ranks step on their own, and meet in the steps that average and in an epoch's last. */
 static bool agrees_now(const tt_trainer *t) {
     return !t->a.averager || tt_model_averager_is_due(t->a.averager) || t->progress.epoch_step + 1 == t->steps ||
            t->progress.step + 1 == t->a.max_steps;
@@ -179,7 +208,7 @@ static bool agrees_now(const tt_trainer *t) {
 tt_status tt__trainer_agree_on_end(tt_trainer *t) {
     if (!agrees_now(t))
         return TT_OK;
-    bool by_signal = tt__stop_signals_came(&t->signals);
+    bool by_signal = t->signals.watching && came;
     int64_t most[] = {t->bad_loss.of ? t->world - t->rank : 0, t->stop, by_signal};
     if (t->world > 1)
         TT__TRY(tt__group_most(t->a.group, most, 3, TT_I64, end_site));

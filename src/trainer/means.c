@@ -58,14 +58,14 @@ tt_status tt__means_add(tt__means *means, const char *name, double value, double
     size_t place = mean_place(means, name);
     if (!mean_is_at(means, place, name))
         TT__TRY(insert_mean(means, place, name));
-    if (examples > 0) /* of none there is no mean: a NaN would stay */
+    if (examples > 0) /* the value of none may be NaN, which would stay */
         add_to_mean(&means->of[place], value * examples, 0, examples);
     return TT_OK;
 }
 
 /* ---- all ranks ---- */
 
-/* All names, each ended by 0; *size: their bytes. */
+/* Join all names, each ended by a NUL; *size: their bytes. Allocated; NULL: no memory. */
 static char *join_names(const tt__means *means, size_t *size) {
     *size = 0;
     for (size_t i = 0; i < means->count; i++)
@@ -79,7 +79,7 @@ static char *join_names(const tt__means *means, size_t *size) {
     return text;
 }
 
-/* What its calls are part of, for errors. */
+/* Errors name this as the place of its calls. */
 static const char site[] = "the trainer's means";
 
 int64_t tt__means_hash(const char *text, size_t size) { return (int64_t)(tt__fnv_bytes(TT__FNV, text, size) >> 2); }
@@ -98,7 +98,7 @@ static tt_status add_names(tt__means *means, const char *text, int64_t size) {
     return TT_OK;
 }
 
-/* Add the names that other ranks have. texts (world, widest): each rank's, padded */
+/* Add the names that other ranks have. */
 static tt_status gather_names(tt__means *means, tt_group *group, const char *text, const int64_t *sizes,
                               int64_t widest) {
     const size_t world = (size_t)tt_get_world_size(group), width = (size_t)widest;

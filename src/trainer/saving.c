@@ -1,11 +1,15 @@
 /* Checkpoints of a run: the latest, the best, those that are kept, and going on from one. */
+#include "trainer/run_state.h"
+
 #include "base/error.h"
 #include "base/files/planted.h"
 #include "base/machine/clock.h"
 #include "base/text/parse.h"
 #include "checkpoint/entries.h"
 #include "data/loader/loader.h"
-#include "trainer/run_state.h"
+#include "parallel/hooks/comm_hook.h"
+#include "reducer/text_agreement.h"
+#include "tensor/core/tensor.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,11 +22,113 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static const char who[] = "tt_trainer_run";
+
+/* ---- the state of the communication hook ----
+ *
+ * Error feedback differs between ranks, so rank 0 gathers every entry from all ranks, as (world_size, elements): a
+ * checkpoint is one file, whole or not there. */
+
+static const char prefix[] = "comm_hook.";
+
+/* Do all ranks have the same entries? Collective. */
+static tt_status agree_on_hook_entries(tt_group *group, const tt_named_tensors *own) {
+    char **texts = calloc((size_t)own->count + 1, sizeof *texts);
+    tt_status status = texts ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory for a list of a hook's state", who);
+    for (int64_t i = 0; i < own->count && !status; i++)
+        if (asprintf(&texts[i], "\"%s\" %s", own->names[i], TT__DESCRIBE(own->tensors[i])) < 0) {
+            texts[i] = NULL;
+            status = tt__fail(TT_ERR_MEMORY, "%s: no memory for a list of a hook's state", who);
+        }
+    if (!status)
+        status = tt__agree_on(group, who, (const char *const *)texts, (size_t)own->count);
+    for (int64_t i = 0; texts && i < own->count; i++)
+        free(texts[i]);
+    free(texts);
+    return status;
+}
+
+static tt_status gather_hook_entry(tt_trainer *t, const char *name, tt_tensor *own) {
+    TT_AUTO_SCOPE;
+    TT_NO_GRAD;
+    int64_t count = tt_tensor_numel(own);
+    tt_tensor *row = tt_reshape(own, TT_SHAPE(1, count));
+    tt_tensor *all = !row || t->rank ? NULL : tt_zeros(TT_SHAPE(t->world, count), tt_tensor_dtype(own));
+    if (!row || (!all && !t->rank))
+        return tt_last_status();
+    if (count > 0)
+        TT__TRY(tt_tensor_gather_with(
+            TT_ARGS(tt_tensor_gather_args, t->a.group, row, all, 0, .file = "the trainer's checkpoint")));
+    return t->rank ? TT_OK : tt__dict_add_own(&t->hook_state, all, "%s%s", prefix, name);
+}
+
+static tt_status gather_hook_entries(tt_trainer *t) {
+    const tt_named_tensors *own = tt_comm_hook_state_dict(t->ddp);
+    if (!own)
+        return tt_last_status();
+    TT__TRY(agree_on_hook_entries(t->a.group, own));
+    TT__TRY(tt__dict_init(&t->hook_state, who, (size_t)own->count));
+    for (int64_t i = 0; i < own->count; i++)
+        TT__TRY(gather_hook_entry(t, own->names[i], own->tensors[i]));
+    return TT_OK;
+}
+
+/* Gather all ranks' state of the hook on rank 0, where it stays until tt__trainer_forget_hook(). Collective. */
+static tt_status gather_hook(tt_trainer *t) {
+    if (!t->a.comm_hook || !tt__hook_of(t->ddp))
+        return TT_OK;
+    const tt__joint_call call = tt__joint_call_begin(t->a.group, who);
+    return tt__joint_call_end(&call, gather_hook_entries(t));
+}
+
+/* Return the gathered state; NULL: there is none here. */
+static const tt_named_tensors *gathered_hook_state(tt_trainer *t) {
+    return t->hook_state.count ? tt__dict_finish(&t->hook_state, TT_OK) : NULL;
+}
+
+void tt__trainer_forget_hook(tt_trainer *t) { tt__dict_free(&t->hook_state); }
+
+/* Keep this rank's row of an entry. A checkpoint of another number of ranks gives row 0: hooks use it only for entries
+ * that are alike on all ranks. */
+static tt_status keep_hook_entry(tt_trainer *t, const char *name, tt_tensor *all) {
+    TT_AUTO_SCOPE;
+    TT_NO_GRAD;
+    if (tt_tensor_dim(all) != 2 || tt_tensor_size(all, 0) < 1)
+        return tt__fail(TT_ERR_SHAPE, "%s: \"%s%s\": expected a row for each rank, got %s", who, prefix, name,
+                        TT__DESCRIBE(all));
+    tt_tensor *own = tt_select(all, 0, tt_tensor_size(all, 0) == t->world ? t->rank : 0);
+    return tt__dict_add_own(&t->hook_state, own ? tt_clone(own) : NULL, "%s", name);
+}
+
+/* Keep this rank's part of the hook's state in a checkpoint. */
+static tt_status keep_hook(tt_trainer *t, const tt_named_tensors *more) {
+    const size_t length = strlen(prefix);
+    TT__TRY(tt__dict_init(&t->hook_state, who, (size_t)more->count));
+    for (int64_t i = 0; i < more->count; i++)
+        if (!strncmp(more->names[i], prefix, length))
+            TT__TRY(keep_hook_entry(t, more->names[i] + length, more->tensors[i]));
+    return TT_OK;
+}
+
+tt_status tt__trainer_set_hook(tt_trainer *t) {
+    if (!t->a.comm_hook)
+        return TT_OK;
+    const uint64_t errors = tt__error_count();
+    tt_status status = t->a.comm_hook(t->ddp, t->a.user);
+    if (status)
+        return tt__fail_callback(errors, status, "%s: .comm_hook", who);
+    if (!t->a.resume || !tt__hook_of(t->ddp))
+        return TT_OK;
+    status = tt_comm_hook_load_state_dict(t->ddp, tt__dict_finish(&t->hook_state, TT_OK));
+    tt__trainer_forget_hook(t);
+    return status ? tt__fail_prefix("%s: %s", who, t->a.resume) : TT_OK;
+}
+
 /* ---- those that are kept: NAME-step-N.safetensors beside NAME.safetensors ---- */
 
 static const char ending[] = ".safetensors";
 
-/* Length of `path` without its ending. */
+/* Return the length of `path` without its ending. */
 static int stem_length(const char *path) {
     size_t size = strlen(path);
     return (int)(tt__ends_with(path, ending) ? size - strlen(ending) : size);
@@ -35,8 +141,8 @@ static char *kept_path(const char *path, int64_t step) {
     return n < 0 ? NULL : kept;
 }
 
-/* The step in the name of a kept checkpoint of `path`; -1: it is none. Only what kept_path() writes counts, since that
- * is what will be removed. */
+/* Return the step in the name of a kept checkpoint of `path`; -1: it is none. Only names that kept_path() writes count,
+ * since these files are removed. */
 static int64_t kept_step(const char *path, const char *name) {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     size_t stem = (size_t)stem_length(base);
@@ -50,7 +156,7 @@ static int64_t kept_step(const char *path, const char *name) {
     return step >= 0 && !strncmp(digits, written, n) && !strcmp(digits + n, base + stem) ? step : -1;
 }
 
-/* The folder of `path`, opened. */
+/* Open the folder of `path`. */
 static DIR *open_folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
     char *name = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
@@ -59,7 +165,7 @@ static DIR *open_folder_of(const char *path) {
     return folder;
 }
 
-/* May this run remove the file? In a sticky folder, as /tmp, anybody may have put some under such names that only he
+/* May this run remove the file? In a sticky folder, as /tmp, another user may have files of such names, which only he
  * can remove. */
 static bool may_remove_kept(DIR *folder, const char *name) {
     struct stat info, around;
@@ -75,8 +181,8 @@ static int by_kept_order(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* List the steps of the kept ones, the oldest first, when the run is at `now`; allocated. Those of later steps are of a
- * run before this one. */
+/* List the steps of the kept ones, the oldest first, when the run is at step `now`; allocated. Those of later steps are
+ * of a run before this one. */
 static tt_status list_kept(const char *path, int64_t now, int64_t **steps, size_t *count) {
     size_t room = 0;
     *steps = NULL;
@@ -125,10 +231,8 @@ static tt_status remove_old(const char *path, int64_t keep, int64_t now) {
 
 /* ---- saving ---- */
 
-/* What a checkpoint holds besides model and optimizer is named here and in tt__trainer_resume(). */
 static tt_status write_checkpoint(tt_trainer *t, const char *path) {
-    const tt_named_tensors *more =
-        t->a.averager ? tt_model_averager_state_dict(t->a.averager) : tt__trainer_hook_state(t);
+    const tt_named_tensors *more = t->a.averager ? tt_model_averager_state_dict(t->a.averager) : gathered_hook_state(t);
     if (t->a.averager && !more)
         return tt_last_status();
     return tt_checkpoint_save(path, t->a.model, t->a.optimizer, &t->progress, .scheduler = t->a.scheduler,
@@ -141,13 +245,13 @@ static tt_status save_to(tt_trainer *t, const char *path) {
     return tt__trainer_tell(t, TT_TRAINER_SAVED, path);
 }
 
-/* A second name of the file, which takes no room; where a file system has none, a second file. */
+/* Give the file a second name, which takes no room; on a file system without hard links, write a second file. */
 static tt_status keep_copy(tt_trainer *t) {
     char *kept = kept_path(t->a.checkpoint, t->progress.step);
     if (!kept)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a path", t->a.checkpoint);
     unlink(kept);
-    char *leads_to = NULL; /* what a stranger's link leads to gets no second name */
+    char *leads_to = NULL; /* the target of a stranger's link gets no second name */
     tt_status status = tt__follow_links(t->a.checkpoint, &leads_to);
     if (!status && linkat(AT_FDCWD, leads_to, AT_FDCWD, kept, 0) != 0)
         status = write_checkpoint(t, kept);
@@ -161,7 +265,7 @@ tt_status tt__trainer_save(tt_trainer *t) {
     if (!t->a.checkpoint || t->saved_step == t->progress.step)
         return TT_OK;
     t->saved_step = t->progress.step;
-    tt_status status = tt__trainer_gather_hook(t);
+    tt_status status = gather_hook(t);
     if (!status && t->rank == 0)
         status = save_to(t, t->a.checkpoint);
     if (!status && t->rank == 0 && t->a.keep > 0)
@@ -175,7 +279,7 @@ tt_status tt__trainer_save_best(tt_trainer *t) {
     int64_t began = tt__now_ns();
     bool due = t->best_due && t->a.best_checkpoint;
     t->best_due = false;
-    tt_status status = due ? tt__trainer_gather_hook(t) : TT_OK;
+    tt_status status = due ? gather_hook(t) : TT_OK;
     if (due && !status && t->rank == 0)
         status = save_to(t, t->a.best_checkpoint);
     tt__trainer_forget_hook(t);
@@ -202,7 +306,7 @@ static tt_status check_seed(const tt_trainer *t, const tt_progress *saved) {
                     t->a.resume, saved->sampler_seed, t->progress.sampler_seed);
 }
 
-/* Is the best of the run before that of another metric? Older checkpoints don't tell. */
+/* Did the run before monitor another metric? Older checkpoints don't tell. */
 static bool is_of_another_metric(const tt_trainer *t, const tt_progress *saved) {
     char monitor[sizeof saved->monitor];
     tt__copy_metric_name(monitor, t->monitor);
@@ -210,7 +314,7 @@ static bool is_of_another_metric(const tt_trainer *t, const tt_progress *saved) 
            (strcmp(saved->monitor, monitor) != 0 || (saved->monitor_max != 0) != t->a.monitor_max);
 }
 
-/* A scheduler that steps by the metric has a best of its own, which it compares. */
+/* A scheduler that steps by the metric remembers its own best: it needs the same metric. */
 static tt_status check_monitor(const tt_trainer *t, const tt_progress *saved) {
     if (!t->a.scheduler || t->a.scheduler_when != TT_TRAINER_EACH_EVALUATION || !is_of_another_metric(t, saved))
         return TT_OK;
@@ -265,7 +369,7 @@ int64_t tt__trainer_steps_done(const tt_trainer *t) {
     return t->steps - left / t->parts - (left % t->parts > 0);
 }
 
-/* Does the checkpoint tell where the loader was? Several ranks with orders of their own don't save it. */
+/* Does the checkpoint tell where the loader was? It does not if several ranks had orders of their own. */
 static tt_status find_loader_state(const tt_trainer *t, bool *has) {
     *has = t->same_orders;
     bool may_lack = t->same_orders && !tt__loader_order_is_pure(t->a.loader);
@@ -273,9 +377,9 @@ static tt_status find_loader_state(const tt_trainer *t, bool *has) {
 }
 
 static tt_status load_more(void *user, const tt_named_tensors *state) {
-    const tt_trainer *t = user;
+    tt_trainer *t = user;
     return t->a.averager    ? tt_model_averager_load_state_dict(t->a.averager, state)
-           : t->a.comm_hook ? tt__trainer_keep_hook(user, state)
+           : t->a.comm_hook ? keep_hook(t, state)
                             : TT_OK;
 }
 

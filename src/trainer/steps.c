@@ -1,12 +1,126 @@
-/* The steps of an epoch. */
+/* The steps of an epoch, and evaluations with what follows from them: the best checkpoint, early stopping, a
+ * scheduler's step. */
+#include "trainer/run_state.h"
+
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "data/loader/loader.h"
-#include "trainer/run_state.h"
 
+#include <tutti/job.h>
+
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
-#include <tutti/job.h>
+#include <string.h>
+
+/* ---- evaluations */
+
+static tt_status evaluate_batch(tt_trainer *t, const tt_batch *b) {
+    TT_AUTO_SCOPE;
+    TT_NO_GRAD;
+    double loss;
+    tt_batch placed = *b;
+    TT__TRY(tt__trainer_place_batch(t, &placed));
+    TT__TRY(tt_item(tt__trainer_forward(t, t->a.eval, &placed), &loss));
+    return tt__means_add(&t->eval_means, "loss", loss, (double)b->size);
+}
+
+static tt_status evaluate_share(tt_trainer *t) {
+    tt_batch b;
+    int more = 0;
+    while (t->a.eval_loader && (more = tt_loader_next(t->a.eval_loader, &b)) > 0)
+        TT__TRY(evaluate_batch(t, &b));
+    return more < 0 ? tt_last_status() : TT_OK;
+}
+
+/* List all metrics of the evaluation, for an error. */
+static const char *list_means(const tt__means *means, char *text, size_t size) {
+    size_t used = 0;
+    *text = 0;
+    for (size_t i = 0; i < means->count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s\"%s\"", i ? ", " : "", means->of[i].name);
+    return text;
+}
+
+static bool is_best(const tt_trainer *t, double value) {
+    if (!isfinite(value))
+        return false;
+    return t->a.monitor_max ? value > t->progress.best : value < t->progress.best;
+}
+
+void tt__trainer_end_if_stale(tt_trainer *t) {
+    if (t->a.patience > 0 && t->progress.stale >= t->a.patience) {
+        t->ended = true;
+        t->reason = TT_TRAINER_PATIENCE;
+    }
+}
+
+/* Judge by the monitored metric, which is the same on all ranks. */
+static tt_status judge(tt_trainer *t) {
+    char names[512];
+    if (!tt__means_examples(&t->eval_means, t->monitor))
+        return tt__fail(TT_ERR_NOT_FOUND, "tt_trainer_run: .monitor is \"%s\", but the evaluation has %s", t->monitor,
+                        list_means(&t->eval_means, names, sizeof names));
+    t->progress.monitored = tt__means_value(&t->eval_means, t->monitor);
+    if (!t->progress.evaluations++) {
+        t->progress.best = t->a.monitor_max ? -DBL_MAX : DBL_MAX;
+        t->progress.monitor_max = t->a.monitor_max;
+        tt__copy_metric_name(t->progress.monitor, t->monitor);
+    }
+    bool better = is_best(t, t->progress.monitored);
+    t->progress.stale = better ? 0 : t->progress.stale + 1;
+    t->best_due = better;
+    if (better)
+        t->progress.best = t->progress.monitored;
+    tt__trainer_end_if_stale(t);
+    if (t->a.scheduler && t->a.scheduler_when == TT_TRAINER_EACH_EVALUATION)
+        return tt_lr_scheduler_step_metric(t->a.scheduler, t->progress.monitored);
+    return TT_OK;
+}
+
+/* Running statistics differ between ranks after a step: all ranks evaluate with rank 0's, which checkpoints hold. */
+static tt_status share_buffers(const tt_trainer *t) {
+    const tt_named_tensors *buffers = tt_module_buffers(t->a.model);
+    if (!buffers)
+        return tt_last_status();
+    for (int64_t i = 0; t->ddp && i < buffers->count; i++)
+        TT__TRY(tt_tensor_broadcast_with(TT_ARGS(tt_tensor_broadcast_args, .group = t->a.group,
+                                                 .x = buffers->tensors[i], .file = "the trainer's evaluation")));
+    return TT_OK;
+}
+
+tt_status tt__trainer_evaluate(tt_trainer *t) {
+    if (!t->has_eval || t->evaluated_step == t->progress.step)
+        return TT_OK;
+    int64_t began = tt__now_ns();
+    tt__means_clear(&t->eval_means);
+    TT__TRY(share_buffers(t));
+    t->evaluating = true;
+    tt_module_eval(t->a.model);
+    tt_status status = evaluate_share(t);
+    tt_module_train(t->a.model);
+    t->evaluating = false;
+    TT__TRY(status);
+    TT__TRY(tt__means_reduce(&t->eval_means, t->a.group));
+    t->evaluated_step = t->progress.step;
+    TT__TRY(tt__trainer_write_means(t, "eval", &t->eval_means));
+    status = judge(t);
+    if (!status)
+        status = tt__trainer_agree_on_end(t); /* a program may have stopped here */
+    t->other_ns += tt__now_ns() - began;
+    return status;
+}
+
+tt_status tt__trainer_evaluate_inside(tt_trainer *t) {
+    if (t->evaluated_step == t->progress.step)
+        return TT_OK;
+    TT__TRY(tt__trainer_evaluate(t));
+    if (t->has_eval)
+        TT__TRY(tt__trainer_tell(t, TT_TRAINER_EVALUATED, NULL));
+    return tt__trainer_save_best(t);
+}
+
+/* ---- steps */
 
 static tt_status add_loss(tt_trainer *t, double loss, int64_t examples) {
     t->last_loss = loss;
@@ -15,8 +129,8 @@ static tt_status add_loss(tt_trainer *t, double loss, int64_t examples) {
     return tt__means_add(&t->epoch_means, "loss", loss, (double)examples);
 }
 
-/* Forward and backward of a batch, one of `parts` of a step, or of a virtual rank's share of it. The loss is looked at
- * when all ranks have come through backward: nobody waits for long in tt__trainer_agree_on_end(). */
+/* Forward and backward pass of a batch, one of `parts` of a step or of a virtual rank's share of it. Whether the loss
+ * is finite is asked after the last backward pass: then no rank waits long in tt__trainer_agree_on_end(). */
 static tt_status train_batch(tt_trainer *t, const tt_batch *b, int64_t parts) {
     TT_AUTO_SCOPE;
     double value;
@@ -32,7 +146,7 @@ static tt_status train_batch(tt_trainer *t, const tt_batch *b, int64_t parts) {
     return tt_backward(t->a.scaler ? tt_grad_scaler_scale(t->a.scaler, loss) : loss);
 }
 
-/* Clip gradients as they will be used: a scaler divides them first. */
+/* Clip gradients, after a scaler has divided them. */
 static tt_status clip(tt_trainer *t) {
     const tt_named_tensors *params = tt_module_parameters(t->a.model);
     if (!(t->a.clip_value > 0 || t->a.clip_norm > 0))
@@ -46,8 +160,8 @@ static tt_status clip(tt_trainer *t) {
     return t->a.clip_norm > 0 ? tt_clip_grad_norm_(params, t->a.clip_norm) : TT_OK;
 }
 
-/* Step the optimizer, unless the scaler finds infinities or NaN: DDP gave all ranks the same gradients, and so all of
- * them skip it. */
+/* Step the optimizer, unless the scaler finds infinities or NaN. DDP gave all ranks the same gradients, so all of them
+ * skip the step. */
 static tt_status step_optimizer(tt_trainer *t, bool *skipped) {
     *skipped = false;
     if (!t->a.scaler)
@@ -72,14 +186,14 @@ static tt_status update(tt_trainer *t) {
     return TT_OK;
 }
 
-/* Batches of this epoch's next step: the last one may have fewer. */
+/* Return the batches of this epoch's next step: the last one may have fewer. */
 static int64_t parts_of_step(const tt_trainer *t) {
     int64_t left = t->batches - t->batch;
     return left < t->parts ? left : t->parts;
 }
 
-/* Draw the same in this step on this rank, or virtual rank (the `shard`th of this rank), whatever was drawn before
- * (splitmix64's increments keep seeds apart). */
+/* Let this rank, or its `shard`th virtual rank, draw the same in this step whatever was drawn before. splitmix64's
+ * increment keeps seeds apart. */
 static void seed_step(const tt_trainer *t, int64_t shard) {
     int ranks = t->world, rank = t->rank;
     if (t->a.virtual_ranks) {
@@ -102,7 +216,7 @@ static tt_status take_batch(tt_trainer *t, tt_batch *b) {
                                t->batches, t->batch);
 }
 
-/* Note the first bad loss, of the step's `i`th batch. */
+/* Note the loss of the step's batch `i`, from 0, if it is the first bad one. */
 static void note_bad_loss(tt_trainer *t, int64_t i, int64_t parts) {
     if (!isfinite(t->last_loss) && !t->bad_loss.of)
         t->bad_loss = (tt__bad_loss){t->last_loss, t->progress.step + 1, t->progress.epoch + 1, i + 1, parts};
@@ -141,7 +255,7 @@ static tt_status log_steps(tt_trainer *t) {
     return tt__trainer_write_rate(t);
 }
 
-/* What is due inside an epoch. Its last step is followed by what is due at its end. */
+/* Log, evaluate and save as due inside an epoch. After its last step end_epoch() does so. */
 static tt_status after_step(tt_trainer *t) {
     TT__TRY(log_steps(t));
     if (t->progress.epoch_step == t->steps)
@@ -151,8 +265,8 @@ static tt_status after_step(tt_trainer *t) {
     return tt__is_due(t->progress.step, t->a.save_every_steps) ? tt__trainer_save(t) : TT_OK;
 }
 
-/* Stand where the epoch under way is to go on: where the loader was put, or else behind the batches that a resumed
- * epoch has trained on, which are read over. */
+/* Move the loader to where the epoch goes on, unless it is there: read the batches that a resumed epoch has trained on,
+ * and drop them. */
 static tt_status begin_batches(tt_trainer *t) {
     tt_batch b;
     if (t->goes_on) {
@@ -166,7 +280,7 @@ static tt_status begin_batches(tt_trainer *t) {
     return TT_OK;
 }
 
-/* The loader's end of an epoch is a call of its own. */
+/* The loader ends an epoch in one more call. */
 static tt_status end_loader(tt_trainer *t) {
     tt_batch b;
     int more = t->batch == t->batches ? tt_loader_next(t->a.loader, &b) : 0;

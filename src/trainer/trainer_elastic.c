@@ -1,6 +1,5 @@
-/* A run whose ranks survive the loss of others. All state is registered; after a loss the run goes on from the last
- * commit, which is made at one place, behind a step: what follows there in the same epoch, or at its end, is done
- * again. */
+/* A run whose ranks survive the loss of others. All its state is registered. It commits after each step, and goes on
+ * from the last commit after a loss: an evaluation after that step, as at an epoch's end, is done again. */
 #include "base/args.h"
 #include "base/error.h"
 #include "data/loader/loader.h"
@@ -72,14 +71,14 @@ static tt_status add_all(tt_trainer *t) {
     return add_progress(t);
 }
 
-/* Take the state: what the run knows of the group, and where it stands, follows from it. */
+/* Restore the state, and find out again what the run knows of the group and where it stands. */
 static tt_status take_state(tt_trainer *t) {
     TT__TRY(tt_elastic_restore(t->a.elastic));
     t->a.group = tt_elastic_group(t->a.elastic);
     t->rank = tt_get_rank(t->a.group);
     t->world = tt_get_world_size(t->a.group);
     TT__TRY(tt__trainer_count_batches(t));
-    t->goes_on = true; /* the loader stands where it is to go on */
+    t->goes_on = true;
     t->progress.epoch_step = tt__trainer_steps_done(t);
     t->saved_step = t->evaluated_step = -1;
     t->ended = t->best_due = false;

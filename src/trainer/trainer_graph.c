@@ -1,11 +1,19 @@
-/* Steps that are replays of captured ones (tutti/graph.h): a graph for the pass and one for the optimizer's step,
- * between which the trainer looks at the loss, clips, or leaves the step out. */
+/* Calls of the program's functions, and with .graph replays of captured steps (tutti/graph.h): a graph for the pass and
+ * one for the optimizer's step. Between them the trainer looks at the loss, clips, or leaves the step out. */
+#include "trainer/run_state.h"
+
 #include "base/error.h"
 #include "tensor/core/tensor.h"
 #include "tensor/device/device.h"
-#include "trainer/run_state.h"
 
-/* Passes before the capture: state of optimizers is made, and gradients, in the first. */
+tt_tensor *tt__trainer_forward(tt_trainer *t, tt_trainer_step_fn step, const tt_batch *batch) {
+    if (t->a.autocast == TT_F32)
+        return step(t, batch, t->a.user);
+    TT_AUTOCAST(t->a.autocast);
+    return step(t, batch, t->a.user);
+}
+
+/* Passes before the capture: the first ones make gradients and the optimizer's state. */
 enum { PASSES_BEFORE = 3 };
 
 static const char who[] = "tt_trainer_run";
@@ -47,7 +55,8 @@ static tt_status make_inputs(tt_trainer *t, tt_batch first) {
     return g->x && (g->y || !first.y) ? TT_OK : tt_last_status();
 }
 
-/* Put the batch where captured passes read it; another shape: anywhere on the device. */
+/* Copy the batch to where captured passes read it. *fits := false for another shape, which is put on the device
+ * alone. */
 static tt_status take_inputs(tt_trainer *t, tt_batch *b, bool *fits) {
     tt__trainer_graphs *g = &t->graphs;
     if (!g->x)
@@ -99,7 +108,7 @@ tt_status tt__trainer_graph_pass(tt_trainer *t, const tt_batch *batch, double *l
 
 static tt_status captured_step(void *user) { return tt_optimizer_step(((tt_trainer *)user)->a.optimizer); }
 
-/* After a pass that was none the gradients may be others than those that were captured. */
+/* After a pass that was no replay, the gradients may be other tensors than those that were captured. */
 tt_status tt__trainer_graph_step(tt_trainer *t) {
     tt__trainer_graphs *g = &t->graphs;
     if (!g->replayed)

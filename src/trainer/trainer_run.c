@@ -71,7 +71,7 @@ static tt_status check_run_numbers(const tt_trainer_run_args *a) {
     return TT_OK;
 }
 
-/* What is not given is its default from here on. */
+/* Replace what was not given by its default. */
 static void resolve_defaults(tt_trainer *t) {
     tt_trainer_run_args *a = &t->a;
     a->accumulate = a->accumulate ? a->accumulate : 1;
@@ -81,7 +81,7 @@ static void resolve_defaults(tt_trainer *t) {
     t->monitor = a->monitor ? a->monitor : "loss";
 }
 
-/* Options that need another one. */
+/* Check options that need another one. */
 static tt_status check_needs(const tt_trainer *t) {
     const tt_trainer_run_args *a = &t->a;
     const struct {
@@ -104,7 +104,7 @@ static tt_status check_needs(const tt_trainer *t) {
 
 /* ---- beginning ---- */
 
-/* Batches are copied to the model's device beside the host, if it has one. */
+/* If the model is on a device, batches are copied there while the host goes on. */
 static tt_status pin_batches(const tt_trainer *t) {
     const tt_named_tensors *parameters = tt_module_parameters(t->a.model);
     if (!parameters || !parameters->count)
@@ -140,7 +140,7 @@ static tt_status set_up_run(tt_trainer *t) {
         TT__TRY(tt__trainer_set_hook(t));
     }
     TT__TRY(pin_batches(t));
-    tt__trainer_end_if_stale(t); /* a resumed run may have come to its end before */
+    tt__trainer_end_if_stale(t); /* as the run before may have */
     tt_module_train(t->a.model);
     if (t->a.stop_on_signals)
         tt__stop_signals_begin(&t->signals);
@@ -153,7 +153,7 @@ static tt_status set_up_run(tt_trainer *t) {
 
 /* ---- epochs ---- */
 
-/* What an epoch's means are, and all that is due at its end. */
+/* Compute an epoch's means, and do all that is due at its end. */
 static tt_status end_epoch(tt_trainer *t) {
     t->progress.epoch++;
     t->progress.epoch_step = 0;
@@ -185,7 +185,7 @@ static tt_status train_epochs(tt_trainer *t, int64_t first) {
             TT__TRY(end_epoch(t));
     }
     t->ended = true;
-    /* Where .max_steps ends a run inside an epoch, it is evaluated there. */
+    /* A run that .max_steps ends inside an epoch is evaluated there. */
     if (t->reason == TT_TRAINER_FINISHED && t->progress.epoch_step > 0 && t->progress.step > first)
         TT__TRY(tt__trainer_evaluate_inside(t));
     return t->progress.step > first ? tt__trainer_save(t) : TT_OK;

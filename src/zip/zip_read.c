@@ -1,14 +1,70 @@
 #include "zip/zip_read.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <unistd.h>
-
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/text/printable.h"
 
-/* ---- archives ---- */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+#include <zip.h>
+
+/* ---- libzip */
+
+/* The functions that are used. Types and constants come from its header. */
+#define TT__ZIP_FUNCTIONS(X)    \
+    X(zip_discard)              \
+    X(zip_error_code_zip)       \
+    X(zip_error_fini)           \
+    X(zip_error_init)           \
+    X(zip_error_set)            \
+    X(zip_error_strerror)       \
+    X(zip_fclose)               \
+    X(zip_file_get_error)       \
+    X(zip_fopen_index)          \
+    X(zip_fread)                \
+    X(zip_get_error)            \
+    X(zip_get_num_entries)      \
+    X(zip_open_from_source)     \
+    X(zip_source_buffer_create) \
+    X(zip_source_filep_create)  \
+    X(zip_source_free)          \
+    X(zip_stat_index)           \
+    X(zip_stat_init)
+
+struct tt__zip {
+#define TT__ZIP_FIELD(name) __typeof__(name) *name;
+    TT__ZIP_FUNCTIONS(TT__ZIP_FIELD)
+#undef TT__ZIP_FIELD
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static tt__zip functions;
+static char why_not_zip[512]; /* "": it is there */
+
+static void load_zip(void) {
+    void *library = dlopen(TT__LIBZIP, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+#define FIND(name) (*(void **)&functions.name = dlsym(library, #name)) &&
+    if (library && TT__ZIP_FUNCTIONS(FIND) true)
+        return;
+#undef FIND
+    const char *why = dlerror();
+    snprintf(why_not_zip, sizeof why_not_zip, "%s", why ? why : "no reason given");
+}
+
+const tt__zip *tt__zip_get(void) {
+    pthread_once(&once, load_zip);
+    if (*why_not_zip)
+        return tt__fail_null(
+            TT_ERR_UNSUPPORTED,
+            "zip archives (.pt, .npz) need libzip, which can't be loaded: %s. Tutti was built for " TT__LIBZIP,
+            why_not_zip);
+    return &functions;
+}
+
+/* ---- archives */
 
 static tt_status status_of_zip(int code) {
     return code == ZIP_ER_MEMORY                        ? TT_ERR_MEMORY
@@ -16,7 +72,7 @@ static tt_status status_of_zip(int code) {
                                                         : TT_ERR_FORMAT;
 }
 
-/* Record what libzip says of an archive. Releases `error`. */
+/* Record libzip's error of an archive. Releases `error`. */
 static tt_status fail_zip(const char *name, const tt__zip *lib, zip_error_t *error) {
     int code = lib->zip_error_code_zip(error);
     tt_status status = tt__fail(status_of_zip(code), "%s: not a whole zip archive (cut short?): %s", name,
@@ -91,7 +147,7 @@ tt_status tt__zip_look(const tt__zip_reader *reader, uint64_t index, tt__zip_rec
     return TT_OK;
 }
 
-/* ---- records ---- */
+/* ---- records */
 
 static tt_status fail_record(const tt__zip_stream *stream) {
     const tt__zip_reader *r = stream->reader;

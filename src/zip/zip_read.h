@@ -1,14 +1,23 @@
-/* Reading zip archives by libzip, which checks checksums and what the two headers of a record say of it. Files are
- * taken for hostile: nothing that a header claims is believed before the bytes are there. */
+/* Reading zip archives by libzip, which compares checksums and the two headers of each record. Files may be hostile:
+ * nothing that a header claims is believed before the bytes are there. */
 #ifndef TT_ZIP_ZIP_READ_H
 #define TT_ZIP_ZIP_READ_H
 
-#include "zip/zip_load.h"
+#include <tutti/base.h>
+
+/* libzip, loaded by the first archive that is read: it brings libraries of its own, for which a process without
+ * archives need not wait. */
+typedef struct tt__zip tt__zip;
+
+/* Return its functions; NULL and TT_ERR_UNSUPPORTED where there is no libzip. Cheap once it is loaded. Thread-safe. */
+const tt__zip *tt__zip_get(void);
+
+/* ---- archives ---- */
 
 typedef struct tt__zip_reader {
     const char *name; /* for errors; borrowed */
     const tt__zip *lib;
-    zip_t *zip;
+    struct zip *zip;
     uint64_t count; /* of records */
 } tt__zip_reader;
 
@@ -19,7 +28,7 @@ tt_status tt__zip_open(tt__zip_reader *reader, const char *name, const void *dat
 /* Harmless on a zeroed one. */
 void tt__zip_close(tt__zip_reader *reader);
 
-/* What the headers of record `index` say. */
+/* The headers of a record. */
 typedef struct tt__zip_record {
     const char *name; /* as it stands there; borrowed from the reader */
     uint64_t size, packed_size;
@@ -32,7 +41,7 @@ tt_status tt__zip_look(const tt__zip_reader *reader, uint64_t index, tt__zip_rec
 typedef struct tt__zip_stream {
     const tt__zip_reader *reader;
     const char *record; /* its name, for errors; borrowed */
-    zip_file_t *file;
+    struct zip_file *file;
 } tt__zip_stream;
 
 /* After success tt__zip_stream_close() must follow. */

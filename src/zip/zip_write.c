@@ -47,7 +47,7 @@ static item item_of(const char *name, uint64_t offset, const tt__span *parts, si
     return it;
 }
 
-/* Put what local and central headers share, from the version needed to the sizes. */
+/* Put the fields that local and central headers share, from the version needed to the sizes. */
 static void put_common(tt__bytes *to, const item *it) {
     bool zip64 = it->size >= TOO_LARGE || it->offset >= TOO_LARGE;
     put(to, zip64 ? VERSION_ZIP64 : VERSION_PLAIN, 2);
@@ -130,7 +130,7 @@ static void put_end(tt__bytes *to, uint64_t count, uint64_t size, uint64_t offse
     put(to, 0, 2); /* comment */
 }
 
-/* Write what was put together, and empty it. */
+/* Write the bytes, and free them. */
 static tt_status write_headers(tt__zip_writer *w, tt__bytes *bytes) {
     tt_status status = bytes->failed ? tt__fail(TT_ERR_MEMORY, "%s: no memory for its headers", w->file.path)
                                      : tt__atomic_write(&w->file, bytes->data, bytes->size);

@@ -22,7 +22,7 @@ tt_status tt__zip_add(tt__zip_writer *w, const char *record, const tt__span *par
 /* Write the directory and put the file in place. The writer is released either way. */
 tt_status tt__zip_commit(tt__zip_writer *w);
 
-/* Give up: what was at the path stays. */
+/* Give up: a file that was at the path stays. */
 void tt__zip_abort(tt__zip_writer *w);
 
 #endif

@@ -1,5 +1,5 @@
 /* The operations of `tutti bench`, each as one call on prepared buffers, and their times. */
-#include "cli/bench/bench_calls.h"
+#include "cli/bench/bench.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"
@@ -87,13 +87,6 @@ enum { CALLS = sizeof calls / sizeof *calls };
 
 const tt__bench_call *tt__bench_call_at(int i) { return i < CALLS ? &calls[i] : NULL; }
 
-const tt__bench_call *tt__bench_call_named(const char *name) {
-    for (int i = 0; i < CALLS; i++)
-        if (!strcmp(calls[i].name, name))
-            return &calls[i];
-    return NULL;
-}
-
 static tt_status make_one(tt__bench_buffers *b, size_t bytes, unsigned char **out) {
     void *p = NULL;
     if (!b->plain) {
@@ -106,7 +99,7 @@ static tt_status make_one(tt__bench_buffers *b, size_t bytes, unsigned char **ou
     return p ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for %zu bytes", bytes);
 }
 
-/* Count the bytes of `blocks` blocks; uneven ones are up to half as long again, and rounded up to elements. */
+/* Return the bytes of `blocks` blocks. Uneven ones are up to half as long again, and rounded up to elements. */
 static size_t bytes_of_blocks(const tt__bench_call *call, int blocks, size_t bytes, size_t world) {
     size_t all = blocks == TT__BENCH_WORLD ? world * bytes : (size_t)blocks * bytes;
     return call->uneven ? all + all / 2 + 8 * world : all;
@@ -125,7 +118,7 @@ tt_status tt__bench_buffers_make(tt__bench_buffers *b, const tt__bench_call *cal
 /* Return the count that rank r sends to each: half as much again from even ranks, half as much from odd ones. */
 static int64_t uneven_count(int r, int64_t count) { return r % 2 ? count - count / 2 : count + count / 2; }
 
-/* Set the counts for calls of `count`; uneven ones lie around it. */
+/* Set the counts for calls of `count`. Uneven ones are around it. */
 static void set_counts(tt__bench_buffers *b, int64_t count) {
     for (int r = 0; r < tt_get_world_size(b->group); r++) {
         b->counts[r] = uneven_count(r, count);
@@ -188,8 +181,8 @@ static tt_status repeat_calls(const tt__bench_call *call, tt__bench_buffers *b, 
     return TT_OK;
 }
 
-/* Choose how many calls take about so long, as rank 0 measures it: first with a few, then with more, since a few are
- * not representative. */
+/* Choose how many calls take about repetition_ns, as rank 0 measures it: with a few calls, then with more, because a
+ * few are not representative. */
 static tt_status choose_iterations(const tt__bench_call *call, tt__bench_buffers *b, int64_t count,
                                    const tt__bench_times *times, int64_t *n) {
     int64_t ns, calls = WARM_UP, want;

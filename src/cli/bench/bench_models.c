@@ -1,4 +1,5 @@
-#include "cli/bench/bench_models.h"
+/* The models that `tutti bench step` trains. */
+#include "cli/bench/bench.h"
 
 #include <string.h>
 
@@ -80,12 +81,12 @@ enum {
     RESNET_ACTIVATIONS = RESNET_BATCH * 2 * 11114000,
 };
 
-/* Of a layer: the inputs of both norms and their results, q, k and v, attention's result, both sides of gelu; the last
- * norm's input and result, logits; then the gradients of gelu's result and of the block's. */
+/* For each layer: inputs and results of both norms, q, k and v, attention's result, input and result of gelu. Then the
+ * last norm's input and result, logits, and the gradients of gelu's result and of the block's. */
 #define GPT_ACTIVATIONS(M) \
     ((int64_t)M##_BATCH * M##_TOKENS * (M##_LAYERS * 16 * M##_WIDTH + 2 * M##_WIDTH + M##_WORDS + 5 * M##_WIDTH))
 
-/* Ended by one without a name. */
+/* The last one has no name. */
 static const tt__bench_model bench_models[] = {
     {"mlp", "784-512-10, batch 32, SGD", 400, mlp_make, mlp_inputs, mlp_targets, mlp_loss, mlp_optimizer, 1,
      MLP_ACTIVATIONS},

@@ -4,10 +4,6 @@
 #include "base/text/format.h"
 #include "base/text/parse.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/bench_calls.h"
-#include "cli/bench/bench_flags.h"
-#include "cli/bench/bench_ranks.h"
-#include "cli/bench/bench_rpc_workers.h"
 #include "cli/cli.h"
 
 #include <tutti/rpc_training.h>
@@ -30,7 +26,7 @@ typedef enum what {
 typedef struct cell {
     what what;
     size_t bytes;
-    int64_t calls, messages; /* how many calls, and send-and-recv pairs, a repetition has; 0: not chosen yet */
+    int64_t calls, messages; /* how many calls, and pairs of send and recv, make a repetition; 0: not chosen yet */
     double call_us[TT__BENCH_REPETITIONS], message_us[TT__BENCH_REPETITIONS]; /* the mean time of one */
 } cell;
 
@@ -56,14 +52,12 @@ static const tt__flag rpc_flags[] = {
     TT__BENCH_FLAG_WORLD,
     TT__BENCH_FLAG_SIZES(
         "bytes of an argument, with K, M or G (default 64,1K,64K,1M,16M); calls without one come first"),
-    {.name = "values", .id = 'v', .value = "KIND", .what = "bytes (default) or tensor", .offer = "bytes tensor"},
+    TT__VALUE("values", 'v', "KIND", "bytes (default) or tensor", .offer = "bytes tensor"),
     TT__BENCH_FLAG_TRANSPORT,
     TT__BENCH_FLAG_WIRE,
     TT__BENCH_FLAG_ITERATIONS,
-    {.name = "workers",
-     .id = 'm',
-     .value = "N",
-     .what = "instead: N processes call one for 3 s, over TCP; what that takes it, and how many calls it serves"},
+    TT__VALUE("workers", 'm', "N",
+              "instead: N processes call one for 3 s, over TCP; what that takes it, and how many calls it serves"),
     TT__BENCH_FLAG_NO_PIN,
     {0}};
 
@@ -157,7 +151,7 @@ static tt_status repeat_messages(rpc_bench *b, const cell *c, int64_t n) {
     return status;
 }
 
-/* The same, after telling the other rank how many. */
+/* Tell the other rank how many messages follow, and exchange them. */
 static tt_status lead_messages(rpc_bench *b, const cell *c, int64_t n) {
     TT__TRY(tt_send(b->group, &n, 1, TT_I64, b->peer));
     return repeat_messages(b, c, n);
@@ -173,7 +167,7 @@ static tt_status time_of(rpc_bench *b, const cell *c, tt_status (*repeat)(rpc_be
     return TT_OK;
 }
 
-/* Choose how many take about REPETITION_NS. Warms up, too. */
+/* Choose how many take about REPETITION_NS. This also warms up. */
 static tt_status choose_count(rpc_bench *b, const cell *c, tt_status (*repeat)(rpc_bench *b, const cell *c, int64_t n),
                               int64_t *n) {
     int64_t ns = 0, calls = WARM_CALLS, want = b->settings->flags.iterations;
@@ -307,18 +301,11 @@ static tt_status run_rounds(rpc_bench *b) {
     return TT_OK;
 }
 
-static int run_rpc_rank(const rpc_settings *s) {
-    rpc_bench b = {.settings = s};
-    if (!s->flags.no_pin)
-        tt__bench_pin();
-    tt_status status = tt_init_process_group(&b.group, .transport = *s->flags.transport ? s->flags.transport : NULL);
-    if (!status)
-        status = run_rounds(&b);
-    if (status)
-        tt_report();
+static tt_status run_rpc_rank(tt_group *group, const void *settings) {
+    rpc_bench b = {.settings = settings, .group = group};
+    tt_status status = run_rounds(&b);
     free(b.bytes);
-    tt_destroy_process_group(b.group);
-    return status ? TT__EXIT_FAILED : TT__EXIT_OK;
+    return status;
 }
 
 /* ---- flags */
@@ -345,5 +332,6 @@ static int bench_rpc_main(int argc, char **argv) {
         return code;
     if (s.workers)
         return tt__bench_rpc_workers((int)s.workers, s.flags.iterations);
-    return tt__bench_is_member() ? run_rpc_rank(&s) : tt__bench_spawn((int)s.flags.world, argc, argv);
+    return tt__bench_is_member() ? tt__bench_run_rank(&s.flags, "", NULL, run_rpc_rank, &s)
+                                 : tt__spawn_ranks((int)s.flags.world, "bench", argc, argv);
 }

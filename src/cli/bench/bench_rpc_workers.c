@@ -2,7 +2,7 @@
  * descriptors and threads of the one that is called, and how many calls a second it serves.
  *
  * All processes are forked before this one has threads. Then it serves the store, and tells them its port. */
-#include "cli/bench/bench_rpc_workers.h"
+#include "cli/bench/bench.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"
@@ -36,13 +36,13 @@ static struct {
     pthread_cond_t changed;
     int workers, joined, reported;
     int64_t iterations; /* calls that each worker makes; 0: as many as it can in CALLING_NS */
-    int64_t calls;      /* the sum of calls that workers have reported, */
-    double seconds;     /* and the mean of their times */
+    int64_t calls;      /* the sum of the calls that workers report */
+    double seconds;     /* the mean of their times */
     int64_t began_ns;   /* when the first worker joined */
     tt_future *all;     /* is done when all have joined */
 } served = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* What /proc says of this process. */
+/* The size of this process, as /proc has it. */
 typedef struct process_size {
     int64_t resident_bytes, descriptors, threads;
 } process_size;
@@ -190,7 +190,7 @@ static int fail_to_start(const char *what) {
     return TT__EXIT_FAILED;
 }
 
-/* Tell each its store's port. A write of so few bytes is whole. */
+/* Send the store's port to each worker. A write of so few bytes is never partial. */
 static int tell_ports(int end, int port, int n) {
     for (int i = 0; i < n; i++)
         if (write(end, &port, sizeof port) != (ssize_t)sizeof port)
@@ -217,7 +217,7 @@ static int wait_for_processes(pid_t *pids, int n) {
     return rc;
 }
 
-/* Take as many descriptors as may be had. Too few are an error here: a store without any would keep workers waiting. */
+/* Raise the limit of descriptors. Too few are an error: a store without descriptors would let workers wait. */
 static tt_status raise_descriptors(int workers) {
     struct rlimit limit;
     rlim_t need = (rlim_t)(workers + count_in_folder("/proc/self/fd") + OWN_DESCRIPTORS);
@@ -257,7 +257,7 @@ int tt__bench_rpc_workers(int workers, int64_t iterations) {
     }
     if (!rc)
         rc = tell_ports(ports[1], tt_store_server_port(server), n);
-    close(ports[1]); /* those that were told no port end */
+    close(ports[1]); /* workers that got no port end */
     int failed = wait_for_processes(pids, n);
     close(ports[0]);
     tt_store_server_free(server);

@@ -1,10 +1,8 @@
-/* tutti bench startup: a whole job, as the user waits for it: launcher, store, ranks that join, one all_reduce, the end
- * of all. */
+/* tutti bench startup: how long a whole job takes: launcher, store, ranks that join, one all_reduce, the end of all. */
 #include "base/machine/clock.h"
 #include "base/text/format.h"
 #include "base/text/parse.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"
 
 #include <tutti/comm.h>
@@ -20,11 +18,8 @@
 enum { MAX_WORLD = 1024, MAX_JOBS = 10000 };
 
 static const tt__flag startup_flags[] = {
-    {.name = "world", .id = 'w', .value = "N", .what = "ranks (default 2)"},
-    {.name = "jobs",
-     .id = 'j',
-     .value = "N",
-     .what = "jobs, one after the other, of which the median is taken (default 20)"},
+    TT__VALUE("world", 'w', "N", "ranks (default 2)"),
+    TT__VALUE("jobs", 'j', "N", "jobs, one after the other, of which the median is taken (default 20)"),
     {0}};
 
 static int startup_main(int argc, char **argv);
@@ -53,8 +48,8 @@ out:
     return rc;
 }
 
-/* Run one job; 0, or an exit code. */
-static int start_and_wait(char **argv, int64_t *took_ns) {
+/* Run one job. Returns 0, or an exit code. */
+static int start_and_wait(char **argv, double *took_ms) {
     pid_t pid;
     int status = 0;
     int64_t start = tt__now_ns();
@@ -65,22 +60,15 @@ static int start_and_wait(char **argv, int64_t *took_ns) {
     }
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    *took_ns = tt__now_ns() - start;
+    *took_ms = (double)(tt__now_ns() - start) / 1e6;
     if (status)
         fprintf(stderr, "tutti bench startup: the job failed\n");
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;
 }
 
-static int by_duration(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static double ms_of(int64_t ns) { return (double)ns / 1e6; }
-
 static int bench_jobs(int world, int jobs) {
     char self[4096], nproc[40];
-    int64_t *times = calloc((size_t)jobs, sizeof *times);
+    double *times = calloc((size_t)jobs, sizeof *times);
     if (!times || !tt__bench_self(self, sizeof self) || setenv("TUTTI_BENCH_RANK", "1", 1) ||
         setenv("OMP_NUM_THREADS", "1", 0)) {
         fprintf(stderr, "tutti bench startup: can't prepare the jobs: %s\n", strerror(errno));
@@ -92,10 +80,10 @@ static int bench_jobs(int world, int jobs) {
     int rc = TT__EXIT_OK, middle = jobs / 2;
     for (int i = 0; !rc && i < jobs; i++)
         rc = start_and_wait(argv, &times[i]);
-    qsort(times, (size_t)jobs, sizeof *times, by_duration);
+    tt__bench_sort(times, (size_t)jobs);
     if (!rc)
         tt__print(stdout, "{\"bench\":\"startup\",\"world\":%d,\"ms_median\":%.3f,\"ms_min\":%.3f}\n", world,
-                  (ms_of(times[middle - 1 + jobs % 2]) + ms_of(times[middle])) / 2, ms_of(times[0]));
+                  (times[middle - 1 + jobs % 2] + times[middle]) / 2, times[0]);
     free(times);
     return rc;
 }
@@ -105,10 +93,8 @@ static int startup_main(int argc, char **argv) {
     if (tt__bench_is_rank())
         return rank_main();
     for (int c; (c = tt__cli_next_flag(&tt__bench_startup, argc, argv, NULL)) != -1;) {
-        if (c == '?')
-            return TT__EXIT_USAGE;
-        if (c == 'h')
-            return TT__EXIT_OK;
+        if (c == 'h' || c == '?')
+            return c == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
         if (c == 'w' ? tt__parse_i64("--world", optarg, 1, MAX_WORLD, &world)
                      : tt__parse_i64("--jobs", optarg, 1, MAX_JOBS, &jobs))
             return tt__cli_usage_error("bench startup", "%s", tt_last_error());

@@ -11,9 +11,6 @@
 #include "base/text/format.h"
 #include "base/text/parse.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/bench_calls.h"
-#include "cli/bench/bench_models.h"
-#include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"
 #include "tensor/core/pool.h"
 #include "tensor/device/device.h"
@@ -46,41 +43,26 @@ typedef struct trial {
 } trial;
 
 static const tt__flag step_flags[] = {
-    {.name = "model",
-     .id = 'm',
-     .value = "NAME",
-     .what = "mlp: 784-512-10, batch 32 a rank, SGD (the default); conv: PyTorch's MNIST example, batch 64, Adadelta; "
-             "gpt: 4 layers of 256 channels, 8 x 128 tokens, AdamW; gpt2: 124M parameters, 16 x 1024 tokens; "
-             "resnet50: 64 pictures of 224 x 224, channels last",
-     .offer = "mlp conv gpt gpt2 resnet50"},
-    {.name = "world", .id = 'w', .value = "N", .what = "ranks; 1 trains the plain model (default 2)"},
-    {.name = "steps",
-     .id = 's',
-     .value = "N",
-     .what = "steps a block, of five blocks (default 400; conv 15; gpt 10; others 5)"},
-    {.name = "amp",
-     .id = 'a',
-     .value = "TYPE",
-     .what = "bf16: forward pass and loss run under autocast (default: all in f32)",
-     .offer = "bf16"},
-    {.name = "device",
-     .id = 'D',
-     .value = "NAME",
-     .what = "where models lie and are trained: cpu (the default), cuda (a GPU for each rank), cuda:0 (one for all)"},
-    {.name = "graph", .id = 'g', .what = "capture the step as a CUDA graph, and replay it: --world 1, with --device"},
-    {.name = "backend",
-     .id = 'e',
-     .value = "NAME",
-     .what = "what averages gradients: native (the default), gloo, mpi, nccl (with --device cuda)",
-     .offer = "native gloo mpi nccl"},
-    {.name = "apart",
-     .id = 'x',
-     .what = "each rank trains a model of its own: the same work without communication, to compare with"},
-    {.name = "data-parallel",
-     .id = 'd',
-     .value = "N",
-     .what = "one process with N threads, each a replica (tt_data_parallel()), in place of ranks; N at least 1"},
-    {.name = "no-pin", .id = 'p', .what = "let the system move ranks between CPUs"},
+    TT__VALUE("model", 'm', "NAME",
+              "mlp: 784-512-10, batch 32 a rank, SGD (the default); conv: PyTorch's MNIST example, batch 64, Adadelta; "
+              "gpt: 4 layers of 256 channels, 8 x 128 tokens, AdamW; gpt2: 124M parameters, 16 x 1024 tokens; "
+              "resnet50: 64 pictures of 224 x 224, channels last",
+              .offer = "mlp conv gpt gpt2 resnet50"),
+    TT__VALUE("world", 'w', "N", "ranks; 1 trains the plain model (default 2)"),
+    TT__VALUE("steps", 's', "N", "steps a block, of five blocks (default 400; conv 15; gpt 10; others 5)"),
+    TT__VALUE("amp", 'a', "TYPE", "bf16: forward pass and loss run under autocast (default: all in f32)",
+              .offer = "bf16"),
+    TT__VALUE("device", 'D', "NAME",
+              "where models lie and are trained: cpu (the default), cuda (a GPU for each rank), cuda:0 (one for all)"),
+    TT__SWITCH("graph", 'g', "capture the step as a CUDA graph, and replay it: --world 1, with --device"),
+    TT__VALUE("backend", 'e', "NAME",
+              "what averages gradients: native (the default), gloo, mpi, nccl (with --device cuda)",
+              .offer = "native gloo mpi nccl"),
+    TT__SWITCH("apart", 'x',
+               "each rank trains a model of its own: the same work without communication, to compare with"),
+    TT__VALUE("data-parallel", 'd', "N",
+              "one process with N threads, each a replica (tt_data_parallel()), in place of ranks; N at least 1"),
+    TT__SWITCH("no-pin", 'p', "let the system move ranks between CPUs"),
     {0}};
 
 static int step_main(int argc, char **argv);
@@ -175,7 +157,7 @@ static int step_parse(options *o, int argc, char **argv) {
     return check_step_flags(o, model);
 }
 
-/* x on the device; x itself goes, unless it is there. */
+/* Move x to the device, and free the original. */
 static tt_tensor *moved(tt_tensor *x, const tt_device *device) {
     tt_tensor *there = tt_to_device(x, device);
     if (there != x)
@@ -183,7 +165,7 @@ static tt_tensor *moved(tt_tensor *x, const tt_device *device) {
     return there;
 }
 
-/* "cuda" is another GPU on each rank of a host. */
+/* "cuda" means another GPU for each rank of a host. */
 static tt_status choose_device(options *o) {
     o->device = !strcmp(o->where, "cuda") ? TT_CUDA(tt_get_node_local_rank(0)) : tt_device_get(o->where);
     return o->device ? TT_OK : tt_last_status();
@@ -258,7 +240,7 @@ static tt_status run_steps(trial *t, int64_t steps) {
     return TT_OK;
 }
 
-/* Steps that aren't timed, before the first block. */
+/* Capture the graph, if one is wanted, and take steps that are not timed. */
 static tt_status warm_up(trial *t, const options *o) {
     TT_AUTO_SCOPE;
     const int64_t steps = o->steps / 10 > 3 ? o->steps / 10 : 3;
@@ -308,7 +290,7 @@ static int step_main(int argc, char **argv) {
         return code;
     setenv("OMP_NUM_THREADS", "1", 0);
     if (!tt__bench_is_member())
-        return tt__bench_spawn((int)o.world, argc, argv);
+        return tt__spawn_ranks((int)o.world, "bench", argc, argv);
     trial t = {0};
     tt_status status = trial_init(&t, &o);
     if (!status)

@@ -15,11 +15,8 @@
 enum { VALUE_SIZE = 64, MAX_CLIENTS = 1024 };
 
 static const tt__flag store_flags[] = {
-    {.name = "clients",
-     .id = 'c',
-     .value = "N",
-     .what = "clients at a time, each with its own connection and thread (default 1)"},
-    {.name = "iterations", .id = 'i', .value = "N", .what = "operations of each kind and client (default 5000)"},
+    TT__VALUE("clients", 'c', "N", "clients at a time, each with its own connection and thread (default 1)"),
+    TT__VALUE("iterations", 'i', "N", "operations of each kind and client (default 5000)"),
     {0}};
 
 static int bench_store_main(int argc, char **argv);
@@ -69,7 +66,7 @@ typedef struct client {
     tt_status status;
 } client;
 
-/* Run one round. It ends with a request that has an answer: a set has none, and may still be on its way.
+/* Run one round. It ends with a request that is answered: a set is not, and may still be on its way.
  */
 static tt_status one_round(client *c, int op) {
     char key[64];
@@ -162,10 +159,8 @@ static int bench_clients(int n, int64_t iterations) {
 static int bench_store_main(int argc, char **argv) {
     int64_t clients = 1, iterations = 5000;
     for (int c; (c = tt__cli_next_flag(&tt__bench_store, argc, argv, NULL)) != -1;) {
-        if (c == '?')
-            return TT__EXIT_USAGE;
-        if (c == 'h')
-            return TT__EXIT_OK;
+        if (c == 'h' || c == '?')
+            return c == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
         if ((c == 'c' && tt__parse_i64("--clients", optarg, 1, MAX_CLIENTS, &clients)) ||
             (c == 'i' && tt__parse_i64("--iterations", optarg, 1, 100000000, &iterations)))
             return tt__cli_usage_error("bench store", "%s", tt_last_error());

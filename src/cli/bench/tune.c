@@ -7,9 +7,6 @@
 #include "base/text/format.h"
 #include "base/text/parse.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/bench_calls.h"
-#include "cli/bench/bench_flags.h"
-#include "cli/bench/bench_ranks.h"
 #include "cli/cli.h"
 #include "comm/collective/algorithms.h"
 #include "comm/collective/choose.h"
@@ -34,29 +31,18 @@ typedef struct tune_times {
 } tune_times;
 
 typedef struct settings {
-    int64_t world;
-    char transport[16], only[256], out[PATH_MAX];
-    size_t sizes[TUNE_SIZES];
-    int size_count;
+    tt__bench_flags flags;
+    char only[256], out[PATH_MAX];
 } settings;
 
 static const tt__flag tune_flags[] = {
-    {.name = "world", .id = 'w', .value = "N", .what = "ranks to start (default 2)"},
-    {.name = "transport",
-     .id = 't',
-     .value = "NAME",
-     .what = "auto, or tcp (default where it starts the ranks itself)",
-     .offer = "auto tcp"},
-    {.name = "only", .id = 'o', .value = "LIST", .what = "these operations, \"all_reduce,broadcast\" (default all)"},
-    {.name = "out",
-     .id = 'p',
-     .value = "PATH",
-     .what = "the table (default $TT_TUNING, $XDG_CONFIG_HOME/tutti/tuning or ~/.config/tutti/tuning)",
-     .offer = TT__OFFER_FILES},
-    {.name = "sizes",
-     .id = 's',
-     .value = "LIST",
-     .what = "ascending bytes, with K, M or G (default 8,256,1K,4K,16K,64K,256K,1M,4M)"},
+    TT__VALUE("world", 'w', "N", "ranks to start (default 2)"),
+    TT__VALUE("transport", 't', "NAME", "auto, or tcp (default where it starts the ranks itself)", .offer = "auto tcp"),
+    TT__VALUE("only", 'o', "LIST", "these operations, \"all_reduce,broadcast\" (default all)"),
+    TT__VALUE("out", 'p', "PATH",
+              "the table (default $TT_TUNING, $XDG_CONFIG_HOME/tutti/tuning or ~/.config/tutti/tuning)",
+              .offer = TT__OFFER_FILES),
+    TT__VALUE("sizes", 's', "LIST", "ascending bytes, with K, M or G (default 8,256,1K,4K,16K,64K,256K,1M,4M)"),
     {0}};
 
 static int tune_main(int argc, char **argv);
@@ -75,7 +61,7 @@ const tt__command tt__cmd_tune = {
 
 /* ---- from times to rules ---- */
 
-/* Noise: a winner must be faster than the one before by more than this. */
+/* Against noise: a winner must take less than this part of the time of the winner before. */
 static const double hardly = 0.95;
 
 static int fastest_algorithm(const tune_times *times, int size, int before) {
@@ -96,13 +82,13 @@ static void put_rule(tt__bytes *text, const tune_times *times, int algorithm, si
     tt__bytes_put(text, line, (size_t)n);
 }
 
-/* Add the rules for one operation: the fastest algorithm up to each size. An algorithm with an order of its own never
- * wins, nor does one that is hardly faster than the winner at the size before. */
+/* Add the rules for one operation: the fastest algorithm up to each size. Algorithms with a summation order of their
+ * own never win, nor do those that are hardly faster than the winner at the size before. */
 static void put_rules(tt__bytes *text, const tune_times *times) {
     int before = -1;
     for (int size = 0; size < times->sizes; size++) {
         int now = fastest_algorithm(times, size, before);
-        if (before >= 0 && now != before) /* between the two sizes: where sizes grow fourfold, their geometric mean */
+        if (before >= 0 && now != before) /* between the two sizes: their geometric mean if sizes grow fourfold */
             put_rule(text, times, before, times->bytes[size - 1] + (times->bytes[size] - times->bytes[size - 1]) / 3);
         before = now;
     }
@@ -122,7 +108,7 @@ static bool is_replaced(const char *line, const bool ops[TT_OPS], int ranks, int
     return false;
 }
 
-/* Add the lines of `previous` but comments, and rules for one of `ops` with the same ranks and hosts. */
+/* Add the lines of `previous`, without comments and without rules for one of `ops` with the same ranks and hosts. */
 static void put_previous_rules(tt__bytes *text, const char *previous, const bool ops[TT_OPS], int ranks, int hosts) {
     while (*previous) {
         char line[256];
@@ -197,9 +183,9 @@ static void fill_sizes(const settings *s, const tt__bench_call *call, tune_times
     bool blocks = call->send_blocks == TT__BENCH_WORLD || call->recv_blocks == TT__BENCH_WORLD;
     bool none = !call->send_blocks || times->op == TT_OP_ALL_TO_ALL_V;
     times->sizes = none;
-    for (int i = 0; i < s->size_count && !none; i++)
-        if (!blocks || s->sizes[i] <= 1 << 20)
-            times->bytes[times->sizes++] = (s->sizes[i] + 3) & ~(size_t)3;
+    for (int i = 0; i < s->flags.size_count && !none; i++)
+        if (!blocks || s->flags.sizes[i] <= 1 << 20)
+            times->bytes[times->sizes++] = (s->flags.sizes[i] + 3) & ~(size_t)3;
 }
 
 static tt_status measure_op(tt_group *group, const tt__bench_call *call, const tt__tuning *usual, tune_times *times) {
@@ -319,7 +305,8 @@ static bool find_path(const settings *s, char *path) {
     return tt__tuning_users_path(path, PATH_MAX);
 }
 
-static tt_status tune_run(tt_group *group, const settings *s) {
+static tt_status tune_run(tt_group *group, const void *settings_) {
+    const settings *s = settings_;
     bool measured[TT_OPS] = {false};
     char path[PATH_MAX];
     tt__bytes rules = {0};
@@ -344,63 +331,40 @@ static tt_status tune_run(tt_group *group, const settings *s) {
     return status;
 }
 
-static int run_tune_rank(const settings *s) {
-    tt_group *group = NULL;
-    tt__bench_pin();
-    tt_status status = tt_init_process_group(&group, .transport = *s->transport ? s->transport : NULL);
-    if (!status)
-        status = tune_run(group, s);
-    if (status)
-        tt_report();
-    tt_destroy_process_group(group);
-    return status ? TT__EXIT_FAILED : TT__EXIT_OK;
+/* Sizes ascend, as those of rules do. */
+static tt_status check_tune_sizes(const tt__bench_flags *f) {
+    for (int i = 1; i < f->size_count; i++)
+        if (f->sizes[i] <= f->sizes[i - 1])
+            return TT_ERR_INVALID;
+    return f->size_count <= TUNE_SIZES ? TT_OK : TT_ERR_INVALID;
 }
 
-static int parse_tune_sizes(const char *value, settings *s) {
-    char list[256], *rest = NULL;
-    if (snprintf(list, sizeof list, "%s", value) >= (int)sizeof list)
-        return 1;
-    s->size_count = 0;
-    for (char *text = strtok_r(list, ",", &rest); text; text = strtok_r(NULL, ",", &rest)) {
-        int n = s->size_count;
-        if (n == TUNE_SIZES || tt__bench_parse_size(text, &s->sizes[n]) || (n && s->sizes[n] <= s->sizes[n - 1]))
-            return 1;
-        s->size_count++;
-    }
-    return !s->size_count;
-}
-
-static int parse_tune_flag(int c, const char *value, settings *s) {
+static tt_status take_tune_flag(int c, char *value, void *into) {
+    settings *s = into;
     switch (c) {
-    case 'w':
-        return (int)tt__parse_i64("--world", value, 2, 64, &s->world);
-    case 't':
-        return (strcmp(value, "auto") && strcmp(value, "tcp")) ||
-               snprintf(s->transport, sizeof s->transport, "%s", value) >= (int)sizeof s->transport;
     case 'o':
-        return snprintf(s->only, sizeof s->only, "%s", value) >= (int)sizeof s->only || !all_have_algorithms(s->only);
+        snprintf(s->only, sizeof s->only, "%s", value);
+        return strlen(value) < sizeof s->only && all_have_algorithms(value) ? TT_OK : TT_ERR_INVALID;
     case 'p':
-        return snprintf(s->out, sizeof s->out, "%s", value) >= (int)sizeof s->out;
-    default: /* 's' */
-        return parse_tune_sizes(value, s);
+        snprintf(s->out, sizeof s->out, "%s", value);
+        return TT_OK;
+    default:
+        if (c == 't' && !strcmp(value, "shm"))
+            return TT_ERR_INVALID;
+        TT__TRY(tt__bench_flag_take(c, value, 2, &s->flags));
+        return check_tune_sizes(&s->flags);
     }
 }
 
 static int tune_main(int argc, char **argv) {
-    settings s = {.world = 2,
-                  .sizes = {8, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20},
-                  .size_count = 9};
-    const char *flag;
-    tt__cli_normalise_flags(argc, argv);
-    for (int c; (c = tt__cli_next_flag(&tt__cmd_tune, argc, argv, &flag)) != -1;) {
-        if (c == '?')
-            return TT__EXIT_USAGE;
-        if (c == 'h')
-            return TT__EXIT_OK;
-        if (parse_tune_flag(c, optarg, &s))
-            return tt__cli_usage_error("tune", "%s: not understood: \"%s\"", flag, optarg);
-    }
-    if (tt__bench_is_rank() && !*s.transport)
-        snprintf(s.transport, sizeof s.transport, "tcp");
-    return tt__bench_is_member() ? run_tune_rank(&s) : tt__spawn_ranks((int)s.world, NULL, argc, argv);
+    settings s = {.flags = {.world = 2,
+                            .sizes = {8, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20},
+                            .size_count = 9}};
+    int code = tt__bench_flags_read(&tt__cmd_tune, argc, argv, take_tune_flag, &s);
+    if (code >= 0)
+        return code;
+    if (tt__bench_is_rank() && !*s.flags.transport)
+        snprintf(s.flags.transport, sizeof s.flags.transport, "tcp");
+    return tt__bench_is_member() ? tt__bench_run_rank(&s.flags, "", NULL, tune_run, &s)
+                                 : tt__spawn_ranks((int)s.flags.world, NULL, argc, argv);
 }

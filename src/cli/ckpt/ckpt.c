@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/text/parse.h"
 #include "checkpoint/entries.h"
-#include "cli/clean_end.h"
+#include "cli/cli.h"
 
 #include <tutti/base.h>
 
@@ -14,14 +14,12 @@
 
 enum { JSON = 1, MAX_SHARD, WEIGHTS_ONLY };
 
-static const tt__flag json_table[] = {{.name = "json", .id = JSON, .what = "print JSON, one object a line"}, {0}};
+static const tt__flag json_table[] = {TT__SWITCH("json", JSON, "print JSON, one object a line"), {0}};
 
 static const tt__flag convert_table[] = {
-    {.name = "max-shard",
-     .id = MAX_SHARD,
-     .value = "MIB",
-     .what = "of an index: how large its files may be, in MiB (default 4768, which is 5 GB)"},
-    {.name = "weights-only", .id = WEIGHTS_ONLY, .what = "leave out all but the model: optimizer, averages, progress"},
+    TT__VALUE("max-shard", MAX_SHARD, "MIB",
+              "of an index: how large its files may be, in MiB (default 4768, which is 5 GB)"),
+    TT__SWITCH("weights-only", WEIGHTS_ONLY, "leave out all but the model: optimizer, averages, progress"),
     {0}};
 
 static int ckpt_show_main(int argc, char **argv);
@@ -116,7 +114,6 @@ enum { PATHS_MAX = 4096 };
 /* Parse flags and paths, `least` to `most` of them. Returns -1 to go on, else the exit code. */
 static int ckpt_parse(const tt__command *command, flags *f, int argc, char **argv, char **paths, int least, int most) {
     int count = 0;
-    tt__cli_normalise_flags(argc, argv);
     for (char *path; count <= most && (path = tt__cli_take_word(command, &argc, argv));)
         paths[count++] = path;
     for (int id; (id = tt__cli_next_flag(command, argc, argv, NULL)) != -1;) {
@@ -138,7 +135,7 @@ static int ckpt_parse(const tt__command *command, flags *f, int argc, char **arg
 
 /* ---- convert: from any format to the one that the name of the new file says ---- */
 
-/* Say what safetensors has no place for. */
+/* Tell what safetensors can't hold. */
 static void note_left_out(const tt__ckpt_file *file) {
     size_t others = 0;
     const char *first = NULL;
@@ -154,7 +151,7 @@ static void note_left_out(const tt__ckpt_file *file) {
 
 /* ---- the weights alone ---- */
 
-/* Where PyTorch's programs keep the model in a training checkpoint. */
+/* Find the model in a training checkpoint, where PyTorch's programs keep it. */
 static const tt_value *model_of(const tt_value *root) {
     static const char *const keys[] = {"model", "state_dict", "model_state_dict"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -165,7 +162,7 @@ static const tt_value *model_of(const tt_value *root) {
     return root;
 }
 
-/* Do all names begin with what DDP puts before them? */
+/* Do all names begin with "module.", which DDP puts before them? */
 static bool are_wrapped(const tt__entries *e) {
     for (size_t i = 0; i < e->count; i++)
         if (strncmp(e->names[i], "module.", strlen("module.")) != 0)

@@ -23,7 +23,7 @@ typedef struct tt__ckpt_file {
     tt__ckpt_row **by_name; /* sorted */
 } tt__ckpt_file;
 
-/* Read a file, whatever its format. Harmless to free after a failure. */
+/* Read a file of any format. tt__ckpt_free() may follow a failure, too. */
 tt_status tt__ckpt_open(tt__ckpt_file *file, const char *path);
 void tt__ckpt_free(tt__ckpt_file *file);
 
@@ -33,10 +33,10 @@ const tt__ckpt_row *tt__ckpt_find(const tt__ckpt_file *file, const char *name);
 /* Return how many tensors there are, and their bytes. */
 size_t tt__ckpt_tensors(const tt__ckpt_file *file, uint64_t *bytes);
 
-/* Return a tensor's bytes as rows of elements. */
+/* Return the bytes of a tensor's elements. */
 uint64_t tt__ckpt_bytes(const tt_tensor *x);
 
-/* Print a row's name and what it is, without what a terminal would act upon. */
+/* Write what a row is, without what a terminal would act upon. Returns `text`. */
 const char *tt__ckpt_describe(const tt__ckpt_row *row, char *text, size_t size);
 
 /* The subcommands' work: each returns the exit code. */

@@ -1,3 +1,4 @@
+/* Reading a checkpoint of any format as a list of entries. */
 #include "base/error.h"
 #include "checkpoint/value.h"
 #include "cli/ckpt/ckpt.h"
@@ -11,7 +12,7 @@
 
 uint64_t tt__ckpt_bytes(const tt_tensor *x) { return (uint64_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)); }
 
-/* Names in a file that is no attack are far below. A text of a few MB would else be part of 100000 names. */
+/* Real names are far shorter. In a hostile file a text of a few MB could be part of 100,000 dotted names. */
 enum { ROW_NAME_MAX = 64 << 10, ROW_NAMES_MAX = 256 << 20 };
 
 static tt_status row_add(tt__ckpt_file *file, const char *name, tt_tensor *tensor, const tt_value *value) {
@@ -34,7 +35,7 @@ static tt_status row_add(tt__ckpt_file *file, const char *name, tt_tensor *tenso
     return TT_OK;
 }
 
-/* Add what a tree holds, under dotted names; containers stand for themselves if they are empty. */
+/* Add what a tree holds, under dotted names. An empty container is an entry, too. */
 static tt_status rows_of_value(tt__ckpt_file *file, const tt_value *v, const char *name) {
     if (!tt_value_count(v))
         return row_add(file, name, tt_value_typeof(v) == TT_VALUE_TENSOR ? tt_value_tensor(v) : NULL, v);
@@ -68,7 +69,7 @@ static tt_status rows_of_tensors(tt__ckpt_file *file, const tt_named_tensors *te
     return TT_OK;
 }
 
-/* By name; of one name, as they come. */
+/* By name, then in the file's order. */
 static int order_rows(const void *a, const void *b) {
     const tt__ckpt_row *x = *(tt__ckpt_row *const *)a, *y = *(tt__ckpt_row *const *)b;
     int order = strcmp(x->name, y->name);
@@ -85,7 +86,7 @@ static tt_status sort_ckpt_rows(tt__ckpt_file *file) {
     return TT_OK;
 }
 
-/* Does the file begin as a zip archive does? What can't be read is left to the reader to complain about. */
+/* Does the file begin as a zip archive does? If it can't be read, its reader will say so. */
 static bool is_archive(const char *path) {
     char head[4] = "";
     int fd;

@@ -1,4 +1,4 @@
-/* tutti ckpt show, verify, and diff: what two checkpoints have that the other one lacks or has otherwise. */
+/* tutti ckpt show, verify and diff. */
 #include "cli/ckpt/ckpt.h"
 
 #include "base/error.h"
@@ -56,7 +56,7 @@ static json_t *value_json(const tt__ckpt_row *row) {
                      made ? made : json_string(tt__ckpt_describe(row, text, sizeof text)));
 }
 
-/* Does the file tell how far training was? */
+/* Read how far training was. False: the file does not tell. */
 static bool read_progress(const tt__ckpt_file *file, tt_progress *progress) {
     if (!file->safetensors || !tt_safetensors_metadata(file->safetensors, "tutti.epoch"))
         return false;
@@ -86,7 +86,7 @@ static json_t *training_json(const tt__ckpt_file *file) {
                      *p.monitor ? json_string(p.monitor) : json_null(), "monitor_max", p.monitor_max != 0);
 }
 
-/* One line: how far training was, as far as the file knows. */
+/* Print in one line how far training was, if the file tells. */
 static void show_how_far(const tt__ckpt_file *file) {
     tt_progress p;
     if (!read_progress(file, &p))
@@ -187,7 +187,7 @@ int tt__ckpt_verify(int count, char **paths, bool json) {
 
 /* ---- diff ---- */
 
-/* What is found of one entry. */
+/* A difference in one entry. */
 typedef struct difference {
     const char *name;
     const char *kind; /* "only in A", "only in B", "other type or shape", "other values" */
@@ -207,7 +207,7 @@ static void print_difference(const difference *d, bool json) {
     tt__cli_print(stdout, "%s: %s: %s\n", tt__make_plain_name(name), d->kind, d->text);
 }
 
-/* Compare two tensors of one shape and type by their bits; where they differ, by how much. */
+/* Compare two tensors of one shape and type by their bits. If they differ, find by how much. */
 static tt_status compare_values(tt_tensor *a, tt_tensor *b, difference *d) {
     tt__host_copy x = {0}, y = {0};
     tt_status status = tt__host_copy_make(&x, a);

@@ -1,4 +1,5 @@
-#include "cli/data/download.h"
+/* Downloads of files that are known by their checksums. */
+#include "cli/data/data.h"
 
 #include "base/error.h"
 #include "base/files/fd.h"
@@ -47,7 +48,7 @@ static tt_status hash_file(int fd, const char *path, char *digits) {
     return ok ? TT_OK : tt__fail(TT_ERR_IO, "%s: can't read it for its checksum", path);
 }
 
-/* TT_ERR_FORMAT: it has another one. */
+/* Compare a file's checksum. TT_ERR_FORMAT: it has another one. */
 static tt_status check_sum(int fd, const char *path, const tt__remote_file *remote) {
     char digits[SHA256_DIGITS + 1] = "";
     TT__TRY(hash_file(fd, path, digits));
@@ -56,7 +57,7 @@ static tt_status check_sum(int fd, const char *path, const tt__remote_file *remo
                : tt__fail(TT_ERR_FORMAT, "%s: expected the sha256 checksum %s, got %s", path, remote->sha256, digits);
 }
 
-/* Open a file that is there already, if nobody else can change it when its checksum has been found right. */
+/* Open a file that is there already, unless another user could change it after its checksum was found right. */
 static tt_status open_there(int *fd, const char *path) {
     char *leads_to;
     TT__TRY(tt__follow_links(path, &leads_to));
@@ -81,7 +82,7 @@ typedef struct transfer {
     const tt__remote_file *remote;
     const char *path; /* of the .part */
     int fd;
-    int64_t size;    /* of it */
+    int64_t size;    /* of the .part */
     int write_error; /* errno */
     bool locked, too_long;
     tt__download_progress progress;
@@ -146,13 +147,13 @@ static tt_status start_again(transfer *t) {
     return TT_OK;
 }
 
-/* May a further attempt go better? */
+/* May another attempt succeed? */
 static bool is_passing(CURLcode code) {
     return code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR ||
            code == CURLE_GOT_NOTHING || code == CURLE_OPERATION_TIMEDOUT || code == CURLE_COULDNT_CONNECT;
 }
 
-/* Fetch what is missing, and say what ends the matter; TT_OK: it may go on. */
+/* Fetch what is missing, once. TT_OK: all of it, or another attempt may get the rest. */
 static tt_status attempt(transfer *t, const char *url, bool is_last) {
     char why[CURL_ERROR_SIZE] = "";
     int64_t before = t->size;
@@ -170,7 +171,7 @@ static tt_status attempt(transfer *t, const char *url, bool is_last) {
     return TT_OK;
 }
 
-/* Fetch from one mirror, in as many attempts as bring something, and a few that don't. */
+/* Fetch from one mirror, in any number of attempts that bring something, and a few in a row that don't. */
 static tt_status fetch_all(transfer *t, const char *url) {
     int64_t most = t->size;
     for (int idle = 0; t->size < t->remote->size && idle < ATTEMPTS;) {
@@ -218,7 +219,7 @@ static tt_status try_mirrors(transfer *t, const char *const *mirrors) {
     return tt__problems_report(&problems, t->remote->name);
 }
 
-/* Who may write to the folder could have exchanged the .part. */
+/* Give the .part its name. Another user who may write to the folder could have exchanged it. */
 static tt_status finish_file(const transfer *t, const char *path) {
     struct stat ours, there;
     if (fsync(t->fd) != 0 || rename(t->path, path) != 0 || fstat(t->fd, &ours) || lstat(path, &there))
@@ -228,8 +229,8 @@ static tt_status finish_file(const transfer *t, const char *path) {
                : tt__fail(TT_ERR_IO, "%s: another file came in the place of what was downloaded; remove it", path);
 }
 
-/* Is the .part one that we made? Who owns it, or another name of it, could change it when its checksum has been found
- * right; and we would write into what is not ours. */
+/* Is the .part this user's, without another name? Another owner could change it after its checksum was found right, and
+ * we would write into a file that is not ours. */
 static tt_status check_part_file(const transfer *t, struct stat *info) {
     if (fstat(t->fd, info) != 0 || !S_ISREG(info->st_mode))
         return tt__fail(TT_ERR_IO, "%s: expected a regular file", t->path);
@@ -240,7 +241,7 @@ static tt_status check_part_file(const transfer *t, struct stat *info) {
     return TT_OK;
 }
 
-/* Take the .part, which may hold what an earlier call got. */
+/* Open and lock the .part, which may hold what an earlier call got. */
 static tt_status open_part(transfer *t) {
     struct stat info;
     t->fd = tt__open_to_append(t->path, false);
@@ -249,7 +250,7 @@ static tt_status open_part(transfer *t) {
     TT__TRY(check_part_file(t, &info));
     if (flock(t->fd, LOCK_EX | LOCK_NB) != 0)
         return tt__fail(TT_ERR_IO, "%s: another process writes it; wait until it has ended", t->path);
-    TT__TRY(check_part_file(t, &info)); /* its size, now that nobody else writes it */
+    TT__TRY(check_part_file(t, &info)); /* again: its size is final now that nobody else writes it */
     t->locked = true;
     t->size = info.st_size;
     return t->size > t->remote->size ? start_again(t) : TT_OK;

@@ -1,6 +1,6 @@
-/* The layout: for each member a block of 512 bytes (name, 124: size in octal digits, 156: kind), then its bytes, filled
- * up to a multiple of 512. */
-#include "cli/data/untar.h"
+/* Files out of a .tar.gz archive. Its layout: for each member a block of 512 bytes (from 0 the name, from 124 the size
+ * in octal digits, at 156 the kind), then its bytes, filled up to a multiple of 512. */
+#include "cli/data/data.h"
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
@@ -48,7 +48,7 @@ static int wanted_member(const untar_work *w, const char *header) {
     return -1;
 }
 
-/* Pass over a member, or write it to `to`. */
+/* Copy a member to `to`; NULL: skip it. */
 static tt_status copy_member(const untar_work *w, int64_t size, tt__atomic_file *to) {
     char block[BLOCK];
     for (; size > 0; size -= BLOCK) {
@@ -91,7 +91,7 @@ static tt_status read_members(untar_work *w) {
     return TT_OK;
 }
 
-/* Whoever has the folder could put links into it, and change what we write there. */
+/* Make the folder. Another user's is refused: he could put links into it, and change what we write there. */
 static tt_status make_own_folder(const char *path, const char *dir) {
     struct stat found, around;
     TT__TRY(tt__make_folder(path, NULL));

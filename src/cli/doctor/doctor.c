@@ -1,4 +1,4 @@
-/* tutti doctor: what was recognised of this place, and what is wrong with it. */
+/* tutti doctor: print what is recognised of this place, and what is wrong with it. */
 #include "cli/doctor/doctor.h"
 
 #include "base/text/json.h"
@@ -11,17 +11,13 @@
 enum { JSON = 1, ENDPOINT, SSH, HOSTFILE, ROOT };
 
 static const tt__flag doctor_flags[] = {
-    {.name = "rdzv-endpoint",
-     .id = ENDPOINT,
-     .value = "HOST:PORT",
-     .what = "try this store, too: what `tutti run --rdzv-endpoint` is to be given on this node"},
-    {.name = "ssh",
-     .id = SSH,
-     .value = "HOSTS",
-     .what = "look at these hosts as well, as `tutti run --ssh` takes them: is this command there, is their clock this "
-             "one's?"},
-    {.name = "hostfile", .id = HOSTFILE, .value = "FILE", .what = "the same for the hosts of a file, one a line"},
-    {.name = "json", .id = JSON, .what = "print JSON"},
+    TT__VALUE("rdzv-endpoint", ENDPOINT, "HOST:PORT",
+              "try this store, too: what `tutti run --rdzv-endpoint` is to be given on this node"),
+    TT__VALUE("ssh", SSH, "HOSTS",
+              "look at these hosts as well, as `tutti run --ssh` takes them: is this command there, is their clock "
+              "this one's?"),
+    TT__VALUE("hostfile", HOSTFILE, "FILE", "the same for the hosts of a file, one a line"),
+    TT__SWITCH("json", JSON, "print JSON"),
     {.name = "root", .id = ROOT, .value = "FOLDER"}, /* for tests: stands before /proc, /sys and /dev */
     {0}};
 
@@ -78,7 +74,7 @@ static void print_findings(const tt__doctor *doctor) {
         printf("%d wrong, %d to think about.\n", wrong, warned);
 }
 
-/* Text of the environment and of files is not always UTF-8, which JSON is. */
+/* JSON is UTF-8; text of the environment and of files may not be. */
 static json_t *json_text(const char *text) {
     json_t *value = json_string(text);
     return value ? value : json_string("(not UTF-8)");
@@ -109,12 +105,9 @@ static int doctor_main(int argc, char **argv) {
     const char *endpoint = NULL, *ssh = NULL, *hostfile = NULL;
     bool json = false;
     doctor = (tt__doctor){.root = "", .environment = &tt__own_environment};
-    tt__cli_normalise_flags(argc, argv);
     for (int c; (c = tt__cli_next_flag(&tt__cmd_doctor, argc, argv, NULL)) != -1;) {
-        if (c == '?')
-            return TT__EXIT_USAGE;
-        if (c == 'h')
-            return TT__EXIT_OK;
+        if (c == 'h' || c == '?')
+            return c == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
         if (c == JSON)
             json = true;
         else if (c == ENDPOINT)
@@ -130,12 +123,9 @@ static int doctor_main(int argc, char **argv) {
         return tt__cli_usage_error("doctor", "--ssh and --hostfile were given: expected one of them");
     tt__doctor_place(&doctor, endpoint);
     tt__doctor_network(&doctor);
-    tt__doctor_limits(&doctor);
-    tt__doctor_ranks(&doctor);
     tt__doctor_machine(&doctor);
     if ((ssh || hostfile) && tt__doctor_hosts(&doctor, ssh, hostfile))
         return tt__cli_usage_error("doctor", "%s", tt_last_error());
-    tt__doctor_cuda(&doctor, tt__doctor_devices(&doctor));
     tt__doctor_parts(&doctor);
     if (json && print_json(&doctor)) {
         tt__cli_error("doctor", "no memory for the JSON");

@@ -1,18 +1,25 @@
-/* Cores, memory, the clock, and limits of this process (getrlimit). */
+/* Limits of this process (getrlimit), how many ranks they leave room for, cores, memory and the clock. */
 #include "cli/doctor/doctor.h"
 
 #include "base/files/fd.h"
 #include "base/machine/cores.h"
 #include "base/process/cgroup.h"
+#include "comm/shared/shm.h"
+#include "net/local_socket.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/timex.h>
 #include <unistd.h>
+
+/* ---- cores, memory, clock */
 
 enum { MIB = 1 << 20, LITTLE_MIB = 512, TOO_LITTLE_MIB = 64 };
 
@@ -30,19 +37,13 @@ static void check_cores(tt__doctor *doctor) {
                        ranks);
 }
 
-/* "MemAvailable:    1234 kB" of /proc/meminfo, in bytes; SIZE_MAX: not told. */
+/* Read a line such as "MemAvailable:    1234 kB" of /proc/meminfo, in bytes; SIZE_MAX: it is not there. */
 static size_t machine_memory(const char *root, const char *name) {
-    char path[4200], line[128], word[64];
+    char path[4200], value[64];
     unsigned long long kib;
-    size_t found = SIZE_MAX;
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "%63[^:]: %llu", word, &kib) == 2 && !strcmp(word, name))
-            found = (size_t)kib << 10;
-    if (file)
-        fclose(file);
-    return found;
+    tt__doctor_read_line(path, name, value, sizeof value);
+    return sscanf(value, "%llu", &kib) == 1 ? (size_t)kib << 10 : SIZE_MAX;
 }
 
 static void check_memory(tt__doctor *doctor) {
@@ -89,7 +90,7 @@ static void check_shared_memory(tt__doctor *doctor) {
     tt__doctor_add(doctor, "shared memory", TT__FINE, "by memfd; /dev/shm, whatever its size, is not used");
 }
 
-/* What stands beside each other in the logs of several nodes, and in traces, ought to be of one time. */
+/* Times in logs and traces of several nodes can be compared only if the clocks agree. */
 static void check_clock(tt__doctor *doctor) {
     struct timex now = {0};
     int state = adjtimex(&now);
@@ -107,12 +108,7 @@ static void check_clock(tt__doctor *doctor) {
     }
 }
 
-void tt__doctor_machine(tt__doctor *doctor) {
-    check_cores(doctor);
-    check_memory(doctor);
-    check_shared_memory(doctor);
-    check_clock(doctor);
-}
+/* ---- limits */
 
 static const char *limit_text(rlim_t limit, char text[32]) {
     if (limit == RLIM_INFINITY)
@@ -122,7 +118,7 @@ static const char *limit_text(rlim_t limit, char text[32]) {
     return text;
 }
 
-/* A rank has a socket and a memory of each other rank of its host, or a connection, and files of the program's. */
+/* A rank has a socket and a memory, or a connection, for each other rank, and the program's own files. */
 static void check_open_files(tt__doctor *doctor) {
     struct rlimit limit;
     char soft[32], hard[32];
@@ -163,7 +159,7 @@ static void check_processes(tt__doctor *doctor) {
                                "each core");
 }
 
-/* Ranks map sparse memory many times as large as what they use. */
+/* Ranks map sparse memory, of which they use a small part. */
 static void check_address_space(tt__doctor *doctor) {
     struct rlimit limit;
     char soft[32];
@@ -196,9 +192,113 @@ static void check_minor_limits(tt__doctor *doctor) {
                    core.rlim_cur ? limit_text(core.rlim_cur, core_text) : " (ulimit -c unlimited changes that)");
 }
 
-void tt__doctor_limits(tt__doctor *doctor) {
+/* ---- how many ranks the limits leave room for */
+
+/* Descriptors of the launcher for each rank, which are more than a rank has for each other one; and a program's own. */
+enum { RANK_DESCRIPTORS = 4, OTHER_DESCRIPTORS = 64 };
+
+/* The program's thread, the one that serves connections, and one that loads batches. */
+enum { RANK_THREADS = 3 };
+
+/* How many ranks a limit leaves room for, its name, and how to raise it. */
+typedef struct room {
+    long long ranks;
+    const char *limit, *fix;
+} room;
+
+static void take_less(room *least, long long ranks, const char *limit, const char *fix) {
+    if (ranks < least->ranks)
+        *least = (room){ranks < 0 ? 0 : ranks, limit, fix};
+}
+
+/* Read "Threads: 5" of /proc/PID/status; 0 for a process of another user. */
+static long long threads_of(const char *root, const char *pid) {
+    char path[4200], user[64], threads[64];
+    snprintf(path, sizeof path, "%s/proc/%.20s/status", root, pid);
+    tt__doctor_read_line(path, "Uid", user, sizeof user);
+    tt__doctor_read_line(path, "Threads", threads, sizeof threads);
+    return *user && strtoul(user, NULL, 10) == getuid() ? strtoll(threads, NULL, 10) : 0;
+}
+
+/* Count the threads of this user that run now; 0: not told. */
+static long long running_threads(const char *root) {
+    char path[4200];
+    long long threads = 0;
+    snprintf(path, sizeof path, "%s/proc", root);
+    DIR *all = opendir(path);
+    for (const struct dirent *entry; all && (entry = readdir(all));)
+        if (*entry->d_name >= '1' && *entry->d_name <= '9')
+            threads += threads_of(root, entry->d_name);
+    if (all)
+        closedir(all);
+    return threads;
+}
+
+static void take_pids(const char *dir, void *user) {
+    long long most[2], now[2];
+    tt__cgroup_numbers(dir, "pids.max", most);
+    tt__cgroup_numbers(dir, "pids.current", now);
+    if (most[0] >= 0 && now[0] >= 0)
+        take_less(user, (most[0] - now[0]) / RANK_THREADS, "processes of the cgroup",
+                  "raise pids.max: TasksMax= of a service, docker run --pids-limit");
+}
+
+static room find_room(const tt__doctor *doctor) {
+    struct rlimit limit;
+    room least = {TT__MAX_HOST_RANKS, "all that share a host's memory", ""};
+    if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < INT_MAX)
+        take_less(&least, ((long long)limit.rlim_cur - OTHER_DESCRIPTORS) / RANK_DESCRIPTORS, "open files",
+                  "ulimit -n 1024, before the program is started");
+    if (geteuid() && !getrlimit(RLIMIT_NPROC, &limit) && limit.rlim_cur < INT_MAX)
+        take_less(&least, ((long long)limit.rlim_cur - running_threads(doctor->root)) / RANK_THREADS, "processes",
+                  "end other programs of this user, or ulimit -u 4096");
+    tt__cgroup_walk(doctor->root, "pids", take_pids, &least);
+    return least;
+}
+
+static void check_room(tt__doctor *doctor) {
+    room least = find_room(doctor);
+    int wanted = doctor->launched.name ? doctor->launched.local_world : 1;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    bool few = least.ranks < wanted, some = least.ranks < TT__MAX_HOST_RANKS && least.ranks < cores;
+    tt__doctor_add(doctor, "ranks of a host",
+                   few    ? TT__BAD
+                   : some ? TT__DOUBTFUL
+                          : TT__FINE,
+                   "this user may run %lld here; the limit is %s", least.ranks, least.limit);
+    if (few || some)
+        tt__doctor_fix(doctor, "%s", *least.fix ? least.fix : "start fewer on each host");
+}
+
+/* Does the kernel carry descriptors of this user? It refuses while very many have been sent and not received. */
+static void check_handing_over(tt__doctor *doctor) {
+    int ends[2];
+    struct rlimit limit = {0};
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+        return;
+    bool carried = tt__send_packet(ends[0], "", 1, ends[0]);
+    int errnum = carried ? 0 : errno;
+    close(ends[0]);
+    close(ends[1]);
+    if (errnum != ETOOMANYREFS)
+        return;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    tt__doctor_add(doctor, "shared memory", TT__BAD,
+                   "ranks of this host can't hand each other their memory: processes of this user have more than "
+                   "%" PRIu64 " descriptors on their way in Unix sockets",
+                   (uint64_t)limit.rlim_cur);
+    tt__doctor_fix(doctor, "end the process that does not receive what it is sent, or raise ulimit -n");
+}
+
+void tt__doctor_machine(tt__doctor *doctor) {
     check_open_files(doctor);
     check_processes(doctor);
     check_address_space(doctor);
     check_minor_limits(doctor);
+    check_room(doctor);
+    check_handing_over(doctor);
+    check_cores(doctor);
+    check_memory(doctor);
+    check_shared_memory(doctor);
+    check_clock(doctor);
 }

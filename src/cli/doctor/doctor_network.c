@@ -86,7 +86,7 @@ static void check_interfaces(tt__doctor *doctor) {
     }
 }
 
-/* Several hosts, and nobody gave a secret. */
+/* Several hosts without a secret: can MUNGE bring one? */
 static void check_munge(tt__doctor *doctor) {
     char credential[TT__MUNGE_CREDENTIAL_MAX];
     bool srun = doctor->launched.is_srun;
@@ -130,11 +130,11 @@ void tt__doctor_network(tt__doctor *doctor) {
 
 /* ---- other hosts: is this command there, and how far are their clocks from this host's ---- */
 
-/* Far enough to mislead whoever lays logs side by side; so far that credentials and certificates begin to be refused
- * (munged lets them live five minutes by default). */
+/* From MISLEADING_MS on, logs of both hosts can't be compared; from REFUSED_MS on, credentials and certificates may be
+ * refused (munged lets them live five minutes by default). */
 enum { ASK_MS = 30000, MISLEADING_MS = 100, REFUSED_MS = 60000 };
 
-/* The host whose clock may be farthest off, of those that are well. */
+/* Of the hosts whose clocks are right: their number, and the one that may be farthest off. */
 typedef struct farthest {
     int hosts;
     const char *name;

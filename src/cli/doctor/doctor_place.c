@@ -1,4 +1,4 @@
-/* Who this process would be, and whether it could meet the others. */
+/* Which rank this process would be, and whether it could meet the others. */
 #include "cli/doctor/doctor.h"
 
 #include "base/error.h"
@@ -46,7 +46,7 @@ static void check_launcher(tt__doctor *doctor) {
 
 /* ---- a place */
 
-/* Connect once, to the first address that answers one way or the other. 0, or errno. */
+/* Try to connect to an address. Returns 0, or errno. */
 static int ask_address(const struct addrinfo *at) {
     int fd = tt__fd(socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)), error = 0;
     socklen_t size = sizeof error;
@@ -62,7 +62,7 @@ static int ask_address(const struct addrinfo *at) {
     return error;
 }
 
-/* Whether the host answered that nobody serves there; one who closes a place meanwhile resets its connections. */
+/* Did the host answer that nobody serves there? A server that is closing resets connections. */
 static bool is_unserved(int error) { return error == ECONNREFUSED || error == ECONNRESET; }
 
 static int ask_addresses(const struct addrinfo *list) {
@@ -91,7 +91,7 @@ static struct addrinfo *resolve(tt__doctor *doctor, const char *check, const cha
     return NULL;
 }
 
-/* Rank 0: the place must be its own, and free. */
+/* Can this process, which is rank 0, serve the place? */
 static void check_serving(tt__doctor *doctor, const tt__meeting *meeting) {
     int fds[16], bound;
     size_t n = 0;
@@ -107,7 +107,7 @@ static void check_serving(tt__doctor *doctor, const tt__meeting *meeting) {
                    meeting->port);
 }
 
-/* Somebody else serves: now, if a launcher does. */
+/* Can the place be reached, which another process serves? now: it serves already. */
 static void check_reaching(tt__doctor *doctor, const char *check, const char *host, int port, bool now) {
     struct addrinfo *list = resolve(doctor, check, host, port);
     int error = list ? ask_addresses(list) : 0;
@@ -130,7 +130,7 @@ static void check_reaching(tt__doctor *doctor, const char *check, const char *ho
     }
 }
 
-/* Several hosts can't meet at what is loopback on each. */
+/* Several hosts can't meet at a loopback address. */
 static bool check_loopback(tt__doctor *doctor, const tt__meeting *meeting) {
     struct addrinfo *list = NULL;
     bool loopback = true;

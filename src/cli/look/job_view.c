@@ -1,3 +1,4 @@
+/* Making a view: which job is meant, and its ranks' recorders on one clock. */
 #include "cli/look/job_view.h"
 
 #include "base/error.h"
@@ -19,7 +20,7 @@ static tt__view_state view_state_of(const tt__view_rank *rank, bool here) {
         return TT__VIEW_STARTING;
     if (!here)
         return rank->rank.stopped ? TT__VIEW_STOPPED : TT__VIEW_RUNS;
-    /* What the launcher started may be a script around the rank. */
+    /* The launcher may have started a script around the rank. */
     int64_t pid = rank->recorder ? rank->recorder->pid : rank->rank.pid;
     char state = pid == (pid_t)pid ? tt__proc_state((pid_t)pid) : 0; /* a recorder may hold anything */
     if (state == 'T' || state == 't')
@@ -69,14 +70,10 @@ static int64_t view_ns(const clock_of *clock, uint64_t ticks) {
     return tt__ns_checked(tt__ticks_ns(&clock->line, ticks) + clock->add_ns);
 }
 
-static bool is_open(const tt__call_record *record) {
-    return record->state == TT__CALL_QUEUED || record->state == TT__CALL_BEGUN;
-}
-
 static void add_call(tt__view_rank *rank, const clock_of *clock, const tt__call_record *record) {
     tt__view_call *call = &rank->calls[rank->n++];
     memcpy((void *)&call->record, (const void *)record, sizeof *record);
-    call->open = is_open(record);
+    call->open = record->state == TT__CALL_QUEUED || record->state == TT__CALL_BEGUN;
     call->begin_ns = view_ns(clock, record->begin);
     call->end_ns = call->open ? rank->now_ns : record->end ? view_ns(clock, record->end) : call->begin_ns;
     if (call->end_ns < call->begin_ns)
@@ -102,7 +99,7 @@ static void find_current(tt__view_rank *rank) {
         rank->current = &rank->calls[rank->n - 1];
 }
 
-/* Read all calls. A number may be taken and not used yet, so a gap is not the end. */
+/* Read all calls. A number may have been taken and not used yet: a gap is not the end. */
 static void read_calls(tt__view_rank *rank, const clock_of *clock) {
     uint32_t last = atomic_load_explicit(&rank->recorder->calls, memory_order_acquire);
     for (uint32_t back = TT__RECORDS; back-- > 0;) {
@@ -162,7 +159,7 @@ static void view_progress(tt__view_rank *rank, int64_t add_ns) {
     rank->samples_per_s = tt__progress_rate(&rank->progress, rank->now_ns - add_ns);
 }
 
-/* A recorder stands where a cache line begins, unless somebody says something else. */
+/* Copy and check a recorder. Ours begin at a cache line: others are not read. */
 static tt_status view_take_recorder(tt__view_rank *rank, const void *theirs) {
     if ((uintptr_t)theirs % _Alignof(tt__recorder))
         return TT_OK;
@@ -298,7 +295,7 @@ static tt_status fail_choice(const char *job, const tt__job_heard *heard, int n)
     return tt__fail(TT_ERR_NOT_FOUND, "which job? Give the number in front, or the run id:%s", list);
 }
 
-/* The number of a launcher is known without asking it: then those that don't answer cost no time. */
+/* A launcher's number is known without asking it: given a number, launchers that don't answer cost no time. */
 static tt_status choose_job(tt__view_source *source, const char *job, tt__job_heard *heard, int n) {
     const tt__job_heard *found = job ? with_pid(heard, n, job) : NULL;
     int matches = found != NULL;
@@ -325,44 +322,4 @@ tt_status tt__view_find(tt__view_source *source, const char *job, pid_t pid) {
     tt_status status = choose_job(source, job, heard, n);
     free(heard);
     return status;
-}
-
-/* ---- rates ---- */
-
-static const int64_t SECOND_NS = 1000000000;
-
-/* Add the part of a slice that lies after `*until`, up to where time is counted: asynchronous calls overlap. */
-static void count_busy(int64_t *busy, int64_t *until, int64_t begin, int64_t end) {
-    begin = begin > *until ? begin : *until;
-    if (end <= begin)
-        return;
-    *busy += end - begin;
-    *until = end;
-}
-
-tt__view_rates tt__view_rates_of(const tt__view_rank *rank) {
-    tt__view_rates rates = {0};
-    int64_t from = rank->now_ns - SECOND_NS, busy = 0, device_busy = 0;
-    bool full = rank->n > TT__RECORDS - 8 * TT__RECORD_BLOCK;
-    if (full && rank->calls[0].begin_ns > from)
-        from = rank->calls[0].begin_ns; /* what was before is overwritten */
-    double window = (double)(rank->now_ns - from) / (double)SECOND_NS, calls = 0, bytes = 0;
-    int64_t until = from, device_until = from;
-    for (int i = 0; i < rank->n; i++) {
-        const tt__view_call *call = &rank->calls[i];
-        count_busy(&busy, &until, call->begin_ns, call->end_ns);
-        if (call->on_device)
-            count_busy(&device_busy, &device_until, call->ran_from_ns, call->ran_until_ns);
-        if (call->open || call->end_ns < from)
-            continue;
-        calls++;
-        bytes += (double)tt__record_bytes(&call->record);
-    }
-    if (window <= 0)
-        return rates;
-    rates.calls_per_s = calls / window;
-    rates.bytes_per_s = bytes / window;
-    rates.busy = (double)busy / (double)(rank->now_ns - from);
-    rates.device_busy = (double)device_busy / (double)(rank->now_ns - from);
-    return rates;
 }

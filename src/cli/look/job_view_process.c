@@ -1,5 +1,5 @@
-/* Recorders of processes that no launcher watches: the memory of one process, and of those that it maps, found through
- * /proc. */
+/* Recorders of processes that no launcher watches, found through /proc: those of all ranks whose memory a process
+ * maps. */
 #include "cli/look/job_view.h"
 
 #include "base/error.h"
@@ -21,7 +21,8 @@ enum { MAX_MEMORIES = 1024, SEARCHED = 1 << 20, STEP = 64 };
 
 static const char MEMORY_NAME[] = "/memfd:tutti";
 
-/* The kernel shows what a process has through any of its threads that lives, and nothing through one that has ended. */
+/* Return a thread that lives: the kernel shows what a process has through any of these, and nothing through one that
+ * has ended. */
 static pid_t shown_by(pid_t pid) {
     pid_t living = tt__proc_living_thread(pid);
     return living ? living : pid;
@@ -49,7 +50,7 @@ static int mapped_memories(pid_t pid, unsigned long inodes[MAX_MEMORIES]) {
     return n;
 }
 
-/* Where in the memory does the recorder lie? */
+/* Find the recorder in the memory. */
 static bool find_recorder(int memory, tt__job_recorder *at) {
     tt__recorder *recorder = malloc(sizeof *recorder);
     bool found = false;

@@ -4,11 +4,43 @@
 #include "base/process/proc_state.h"
 
 #include <dlfcn.h>
+#include <elfutils/libdwfl.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- libdw */
+
+/* The functions that are used. Types and constants come from its header. */
+#define TT__DWFL_FUNCTIONS(X)       \
+    X(dwfl_addrmodule)              \
+    X(dwfl_begin)                   \
+    X(dwfl_end)                     \
+    X(dwfl_errmsg)                  \
+    X(dwfl_frame_pc)                \
+    X(dwfl_getthread_frames)        \
+    X(dwfl_getthreads)              \
+    X(dwfl_lineinfo)                \
+    X(dwfl_linux_proc_attach)       \
+    X(dwfl_linux_proc_find_elf)     \
+    X(dwfl_linux_proc_report)       \
+    X(dwfl_module_addrinfo)         \
+    X(dwfl_module_getsrc)           \
+    X(dwfl_module_info)             \
+    X(dwfl_report_end)              \
+    X(dwfl_standard_find_debuginfo) \
+    X(dwfl_thread_getframes)        \
+    X(dwfl_thread_tid)
+
+#define TT__LIBDW "libdw.so.1" /* its only ABI so far */
+
+struct tt__dwfl {
+#define TT__DWFL_FIELD(name) __typeof__(name) *name;
+    TT__DWFL_FUNCTIONS(TT__DWFL_FIELD)
+#undef TT__DWFL_FIELD
+};
 
 const tt__dwfl *tt__dwfl_get(void) {
     static tt__dwfl functions;
@@ -26,10 +58,12 @@ const tt__dwfl *tt__dwfl_get(void) {
                          why ? why : "no reason given");
 }
 
-/* A handler of a signal has few frames above that of the signal. */
+/* ---- one thread */
+
+/* A signal's handler has few frames above that of the signal. */
 enum { HANDLER_FRAMES = 16, MOST_FRAMES = 512, FRAME_TEXT = 512 };
 
-/* A thread's frames, as many as are wanted. The thread goes on between two looks at it, so there is one. */
+/* A thread's frames, as many as are wanted. They are read once: the thread goes on between two looks. */
 typedef struct frame_list {
     const tt__dwfl *lib;
     int n, limit;
@@ -42,7 +76,7 @@ typedef struct stack_writer {
     Dwfl *dwfl;
     pid_t pid;
     const tt__stacks_wanted *wanted;
-    int others; /* threads so far, but wanted->first */
+    int others; /* threads so far, without wanted->first */
     bool first_seen;
     frame_list frames;
     FILE *out;
@@ -120,7 +154,7 @@ static void write_heading(const stack_writer *w, pid_t tid) {
     fprintf(w->out, "  thread %d, %s:\n", (int)tid, name);
 }
 
-/* Where does what is wanted begin? */
+/* Return the number of the frame from which on the stack is wanted. */
 static int first_frame(const stack_writer *w, uint64_t pc) {
     for (int i = 0; pc && i < min_int(w->frames.n, HANDLER_FRAMES); i++)
         if (w->frames.pc[i] == pc)
@@ -136,7 +170,7 @@ static frame_list *begin_frames(stack_writer *w, int limit) {
     return &w->frames;
 }
 
-/* Write what was kept of a thread. `failed`: libdw's result for its frames. */
+/* Write the frames that were kept of a thread. `failed`: libdw's result for them. */
 static void write_stack(const stack_writer *w, pid_t tid, int failed, uint64_t pc, int limit) {
     int begin = first_frame(w, pc);
     write_heading(w, tid);
@@ -170,7 +204,7 @@ static void write_first(stack_writer *w) {
     w->first_seen = true;
 }
 
-/* ---- all */
+/* ---- all threads */
 
 static void tell_failure(const stack_writer *w, int failed) {
     if (failed == EPERM)

@@ -1,5 +1,4 @@
 /* tutti top: the present calls of a job's ranks, also of those that hang or are dead. */
-#include "cli/look/top.h"
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
@@ -8,6 +7,7 @@
 #include "base/text/parse.h"
 #include "base/text/plain_text.h"
 #include "cli/cli.h"
+#include "cli/look/job_view.h"
 #include "cli/look/process_stacks.h"
 #include "launch/local/terminal.h"
 
@@ -31,17 +31,14 @@ typedef struct flags {
 } flags;
 
 static const tt__flag top_flags[] = {
-    {.name = "pid",
-     .id = 'p',
-     .value = "PID",
-     .what = "a process that \"tutti run\" did not start, and all ranks that it shares memory with"},
-    {.name = "interval", .id = 'i', .value = "SECONDS", .what = "from one look to the next (default 1)"},
-    {.name = "once", .id = 'o', .what = "look once"},
-    {.name = "stacks",
-     .id = 's',
-     .what = "where in the program each thread of each rank of this host is: its stack, innermost call first; looks "
-             "once"},
-    {.name = "json", .id = 'j', .what = "one line of JSON for each look"},
+    TT__VALUE("pid", 'p', "PID",
+              "a process that \"tutti run\" did not start, and all ranks that it shares memory with"),
+    TT__VALUE("interval", 'i', "SECONDS", "from one look to the next (default 1)"),
+    TT__SWITCH("once", 'o', "look once"),
+    TT__SWITCH(
+        "stacks", 's',
+        "where in the program each thread of each rank of this host is: its stack, innermost call first; looks once"),
+    TT__SWITCH("json", 'j', "one line of JSON for each look"),
     {0}};
 
 static int top_main(int argc, char **argv);
@@ -129,7 +126,7 @@ static int screen_rows(void) {
     return window.ws_row > 1 ? window.ws_row : 2;
 }
 
-/* Show the lines of `text`, which is as wide as the window and, unless that was made smaller meanwhile, as high. */
+/* Show the lines of `text`, which is made for the window, unless that became smaller meanwhile. */
 static void screen_show(const char *text) {
     int lines = 0, rows = screen_rows();
     for (const char *c = text; *c; c++)
@@ -166,20 +163,19 @@ static bool screen_wait(int64_t ms) {
 
 /* ---- stacks */
 
-/* Stacks are read by a child, one for each rank: what a debugger would do, reading tables that the other process's
- * files contain, may take long or go wrong, and a process whose tracer ends goes on. */
+/* Each rank's stacks are read by a child: see process_stacks.h. */
 enum { STACK_PATIENCE_MS = 10000, MAX_FRAMES = 256, MAX_TEXT = 1 << 20 };
 
-/* Become the child that describes `pid`. */
+/* In the child: write the stacks of `pid` to `to`. */
 static void stacks_child(const tt__dwfl *lib, pid_t pid, int to) {
     FILE *out = fdopen(to, "w");
     bool seen = out && tt__process_stacks(lib, pid, &(tt__stacks_wanted){.frames = MAX_FRAMES}, out);
     _exit(out && fclose(out) == 0 && seen ? 0 : 1);
 }
 
-/* Read what the child writes until it ends its output; false: it takes too long. */
-static bool read_stacks(int from, char *text, int64_t patience_ms) {
-    int64_t deadline = tt__deadline_ms(patience_ms);
+/* Read what the child writes until it ends its output. False: it took too long. */
+static bool read_stacks(int from, char *text) {
+    int64_t deadline = tt__deadline_ms(STACK_PATIENCE_MS);
     size_t size = 0;
     for (ssize_t n = 1; n && size < MAX_TEXT;) {
         struct pollfd ready = {.fd = from, .events = POLLIN};
@@ -199,10 +195,9 @@ static bool read_stacks(int from, char *text, int64_t patience_ms) {
     return size == MAX_TEXT;
 }
 
-static tt_status write_rank_stacks(const tt__dwfl *lib, pid_t pid, int64_t patience_ms, char *text, FILE *out,
-                                   int *seen) {
+static tt_status write_rank_stacks(const tt__dwfl *lib, pid_t pid, char *text, int *seen) {
     int ends[2], status = 0;
-    fflush(out);
+    fflush(stdout);
     if (pipe2(ends, O_CLOEXEC))
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "no pipe for a stack");
     pid_t child = fork();
@@ -212,7 +207,7 @@ static tt_status write_rank_stacks(const tt__dwfl *lib, pid_t pid, int64_t patie
     }
     int errnum = errno;
     close(ends[1]);
-    bool in_time = child > 0 && read_stacks(ends[0], text, patience_ms);
+    bool in_time = child > 0 && read_stacks(ends[0], text);
     close(ends[0]);
     if (child < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "no process to look at a stack");
@@ -220,20 +215,20 @@ static tt_status write_rank_stacks(const tt__dwfl *lib, pid_t pid, int64_t patie
         kill(child, SIGKILL);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
-    fputs(tt__make_plain(text), out); /* names come out of another process's files */
+    fputs(tt__make_plain(text), stdout); /* names come out of another process's files */
     if (!in_time)
-        tt__print(out, "  it took longer than %.1f s to see more\n", (double)patience_ms / 1000);
+        printf("  it took longer than %d.0 s to see more\n", STACK_PATIENCE_MS / 1000);
     else if (WIFSIGNALED(status))
-        fprintf(out, "  looking at it failed: %s\n", strsignal(WTERMSIG(status)));
+        printf("  looking at it failed: %s\n", strsignal(WTERMSIG(status)));
     *seen += in_time && WIFEXITED(status) && !WEXITSTATUS(status);
     return TT_OK;
 }
 
-/* Write the stack of each thread of each rank of this host, innermost call first. Processes are stopped while they are
- * looked at, and go on (those that were stopped stay so), whatever becomes of this one. What can't be seen of a rank is
- * said in its place: it has ended, is another user's, runs on another host. Waits at most `patience_ms` for a rank.
- * *seen: how many were. Errors: TT_ERR_UNSUPPORTED there is no libdw; TT_ERR_SYSTEM no process or pipe. */
-static tt_status write_stacks(const tt__view *view, int64_t patience_ms, FILE *out, int *seen) {
+/* Write the stack of each thread of each rank of this host, innermost call first. Processes are stopped meanwhile, and
+ * go on even if this one ends (those that were stopped stay so). Ranks that can't be seen get the reason in their
+ * place. Waits at most 10 s for a rank. *seen := how many were seen. Errors: TT_ERR_UNSUPPORTED there is no
+ * libdw; TT_ERR_SYSTEM no process or pipe. */
+static tt_status write_stacks(const tt__view *view, int *seen) {
     const tt__job_info *job = &view->snapshot.info;
     const tt__dwfl *lib = tt__dwfl_get();
     char *text = lib ? malloc(MAX_TEXT + 1) : NULL, state[64], doing[1024];
@@ -241,12 +236,12 @@ static tt_status write_stacks(const tt__view *view, int64_t patience_ms, FILE *o
     *seen = 0;
     for (int i = 0; !status && i < view->n; i++) {
         const tt__view_rank *r = &view->ranks[i];
-        fprintf(out, "%srank %d, pid %lld, %s, %s\n", i ? "\n" : "", r->rank.rank, (long long)r->rank.pid,
-                tt__view_state_text(r, state, sizeof state), tt__top_doing_text(r, doing, sizeof doing));
+        printf("%srank %d, pid %lld, %s, %s\n", i ? "\n" : "", r->rank.rank, (long long)r->rank.pid,
+               tt__view_state_text(r, state, sizeof state), tt__top_doing_text(r, doing, sizeof doing));
         if (r->rank.node != job->node)
-            fprintf(out, "  on host %s: run `tutti top --stacks` there\n", r->rank.hostname);
+            printf("  on host %s: run `tutti top --stacks` there\n", r->rank.hostname);
         else if (r->state == TT__VIEW_RUNS || r->state == TT__VIEW_STOPPED)
-            status = write_rank_stacks(lib, (pid_t)r->rank.pid, patience_ms, text, out, seen);
+            status = write_rank_stacks(lib, (pid_t)r->rank.pid, text, seen);
     }
     free(text);
     return status;
@@ -256,7 +251,7 @@ static tt_status show_stacks(const tt__view_source *source) {
     tt__view view;
     int seen;
     TT__TRY(tt__view_take(&view, source));
-    tt_status status = write_stacks(&view, STACK_PATIENCE_MS, stdout, &seen);
+    tt_status status = write_stacks(&view, &seen);
     if (!status && !seen)
         status = tt__fail(TT_ERR_NOT_FOUND, "no rank's stack could be seen");
     tt__view_free(&view);
@@ -322,13 +317,10 @@ static int top_main(int argc, char **argv) {
     flags f = {.interval_ms = 1000};
     tt__view_source source;
     int letter;
-    tt__cli_normalise_flags(argc, argv);
     f.job = tt__cli_take_word(&tt__cmd_top, &argc, argv);
     while ((letter = tt__cli_next_flag(&tt__cmd_top, argc, argv, NULL)) != -1) {
-        if (letter == 'h')
-            return TT__EXIT_OK;
-        if (letter == '?')
-            return TT__EXIT_USAGE;
+        if (letter == 'h' || letter == '?')
+            return letter == 'h' ? TT__EXIT_OK : TT__EXIT_USAGE;
         if (take_top_flag(&f, letter))
             return tt__cli_usage_error("top", "%s", tt_last_error());
     }

@@ -1,5 +1,6 @@
+/* A view as one line of JSON. */
 #include "base/text/json.h"
-#include "cli/look/top.h"
+#include "cli/look/job_view.h"
 
 #include "base/error.h"
 #include "launch/local/report.h"
@@ -75,7 +76,7 @@ static json_t *makers_json(const tt__view_rank *rank) {
     return object;
 }
 
-/* What a worker of tutti/rpc.h has under way. */
+/* Make the object of a worker of tutti/rpc.h. */
 static json_t *worker_json(const tt__view_rank *rank) {
     const tt__rpc_shown *w = &rank->worker;
     double made, served;

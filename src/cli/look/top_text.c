@@ -1,9 +1,9 @@
+/* A view as a page of text, cut where a screen has few rows. */
 #include "base/text/format.h"
-#include "cli/look/top.h"
+#include "cli/look/job_view.h"
 
 #include "base/error.h"
 #include "cli/cli.h"
-#include "cli/look/training.h"
 #include "launch/local/report.h"
 #include "launch/local/terminal.h"
 
@@ -78,8 +78,8 @@ const char *tt__top_doing_text(const tt__view_rank *rank, char *text, size_t siz
 
 enum { DOING_MIN = 48, DOING_INDENT = 6, PROGRESS_COLUMNS = 43, LINE_SIZE = 2048, LEFT_SIZE = 256 };
 
-/* How much a page of few rows leaves out. DENSE: empty lines, and what of title and training needs a second line; CUT:
- * second lines of anything; SOME: the heading, and ranks that don't fit, those in trouble last. */
+/* How much a page of few rows leaves out. DENSE: empty lines, second lines of title and training; CUT: all second
+ * lines; SOME: the heading, and ranks that don't fit, those in trouble last of all. */
 typedef enum density { WHOLE, DENSE, CUT, SOME } density;
 
 /* Which columns there are. */
@@ -93,8 +93,8 @@ typedef struct columns {
     int left;    /* columns before what the rank does */
 } columns;
 
-/* Write a line of which `used` columns are there already, wrapped behind `indent` spaces or, from the density
- * `cut_from` on, cut. */
+/* Write the rest of a line that has `used` columns already: wrapped, with `indent` spaces before further lines, or from
+ * the density `cut_from` on cut. */
 static void put_line(columns *c, density cut_from, const char *line, int used, int indent) {
     c->rows_left--;
     if (c->density < cut_from || !c->page->columns) {
@@ -129,7 +129,7 @@ static int put_progress(const tt__view_rank *rank, char *text, size_t size) {
                     tt__training_part(p->step, p->steps, step, sizeof step), loss, rate);
 }
 
-/* Print the heading. Numbers of the training that have no columns of their own stand before the rank's call. */
+/* Print the heading, and decide what has room. Numbers of the training without columns stand before the rank's call. */
 static void print_heading(columns *c) {
     char text[LEFT_SIZE];
     int n = snprintf(text, sizeof text, " rank %s     pid  state    calls/s     B/s comm%s  ", c->nodes ? "node " : "",
@@ -147,10 +147,13 @@ static void print_heading(columns *c) {
                 colour_sequence(c, "\033[0m"));
 }
 
+static bool is_down(const tt__view_rank *rank) {
+    return rank->state == TT__VIEW_STOPPED || rank->state == TT__VIEW_GONE ||
+           (rank->state == TT__VIEW_ENDED && rank->rank.wait_status);
+}
+
 static const char *state_colour(const columns *c, const tt__view_rank *rank) {
-    bool bad = rank->state == TT__VIEW_STOPPED || rank->state == TT__VIEW_GONE ||
-               (rank->state == TT__VIEW_ENDED && rank->rank.wait_status);
-    return colour_sequence(c, bad ? "\033[31m" : rank->state == TT__VIEW_RUNS ? "\033[32m" : "");
+    return colour_sequence(c, is_down(rank) ? "\033[31m" : rank->state == TT__VIEW_RUNS ? "\033[32m" : "");
 }
 
 /* Write what a rank did in the last second, and its training where that has columns. */
@@ -214,7 +217,7 @@ static void print_training(columns *c, const tt__view *view) {
     put_line(c, DENSE, line, 0, 2);
 }
 
-/* Where the time of a step goes: means over the ranks that average. */
+/* Write where the time of a step goes: means over the ranks that average. */
 static bool put_averaging(const tt__view *view, char *text, size_t size) {
     double forward = 0, backward = 0, averaging = 0, overlap = 0;
     const tt__averaging *one = NULL;
@@ -303,8 +306,8 @@ static void print_workers(columns *c, const tt__view *view) {
 
 /* ---- who waits for whom */
 
-/* "rank 3", "ranks 0-2, 5": those that wait for `whom`; *longest_ns for how long the first of them has. False: nobody.
- */
+/* "rank 3", "ranks 0-2, 5": those that wait for `whom`; *longest_ns := how long the first of them has waited. False:
+ * none waits. */
 static bool list_waiters(const tt__view *view, int whom, char *text, size_t size, int64_t *longest_ns) {
     int count = 0;
     size_t used = 0;
@@ -348,12 +351,6 @@ static void print_awaited(columns *c, const tt__view *view, int whom) {
     put_line(c, CUT, line, 0, 2);
 }
 
-static void print_waits(columns *c, const tt__view *view) {
-    print_awaited(c, view, -1);
-    for (int i = 0; i < view->n; i++)
-        print_awaited(c, view, view->ranks[i].rank.rank);
-}
-
 static tt_status print_stragglers(columns *c, const tt__view *view) {
     tt__view_group *groups;
     int n;
@@ -395,9 +392,7 @@ static void print_title(columns *c, const tt__view *view) {
 static bool is_in_trouble(const tt__view *view, const tt__view_rank *rank) {
     char waiters[256];
     int64_t longest;
-    return rank->state == TT__VIEW_STOPPED || rank->state == TT__VIEW_GONE ||
-           (rank->state == TT__VIEW_ENDED && rank->rank.wait_status) ||
-           list_waiters(view, rank->rank.rank, waiters, sizeof waiters, &longest);
+    return is_down(rank) || list_waiters(view, rank->rank.rank, waiters, sizeof waiters, &longest);
 }
 
 /* Print as many ranks as there are rows left, those in trouble first; the last row says how many more there are. */
@@ -445,7 +440,8 @@ static tt_status print_page(columns *c, const tt__view *view) {
         print_rank(c, &view->ranks[i]);
     put_empty_line(c);
     print_workers(c, view);
-    print_waits(c, view);
+    for (int i = -1; i < view->n; i++) /* -1: any rank */
+        print_awaited(c, view, i < 0 ? -1 : view->ranks[i].rank.rank);
     return print_stragglers(c, view);
 }
 
@@ -456,7 +452,7 @@ static int count_lines(const char *text) {
     return lines;
 }
 
-/* The screen's last row has no line of its own: the cursor stands there. */
+/* The screen's last row holds the cursor, and no line. */
 tt_status tt__top_text(const tt__view *view, const tt__top_page *page, FILE *out) {
     for (density density = WHOLE;; density++) {
         char *text = NULL;

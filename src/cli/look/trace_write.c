@@ -1,4 +1,5 @@
-#include "cli/look/trace_write.h"
+/* A view as a trace for Perfetto. */
+#include "cli/look/job_view.h"
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
@@ -14,7 +15,7 @@ enum { LANES = 32, BUFFER = 1 << 16 };
 /* An arrow is drawn where it explains a wait, and not the usual jitter. */
 static const int64_t ARROW_NS = 20000;
 
-/* A row of slices that don't overlap: calls of one group, or what ran on one device. */
+/* A row of slices that don't overlap: calls of one group, or work on one device. */
 typedef struct lane {
     uint32_t of; /* the group's id, or the device */
     int64_t end_ns;
@@ -118,9 +119,9 @@ static void put_process(writer *w, const tt__view_rank *rank) {
                            trace_pid(rank), "tid", trace_tid(0), "args", "sort_index", (int)rank->rank.rank));
 }
 
-static const char *state_name(const tt__call_record *record) {
+static const char *state_name(unsigned state) {
     static const char *const names[] = {"", "queued", "under way", "done", "failed"};
-    return record->state < sizeof names / sizeof *names ? names[record->state] : "?";
+    return state < sizeof names / sizeof *names ? names[state] : "?";
 }
 
 static json_t *call_args(const tt__view_rank *rank, const tt__view_call *call) {
@@ -130,7 +131,7 @@ static json_t *call_args(const tt__view_rank *rank, const tt__view_call *call) {
     json_t *args =
         json_pack("{s:I, s:I, s:s, s:s, s:s, s:b}", "seq", (json_int_t)record->seq, "number", (json_int_t)record->call,
                   "group", tt__recorder_group_ranks(rank->recorder, record->group), "at", site, "state",
-                  state_name(record), "async", record->flags & TT__RECORD_ASYNC ? 1 : 0);
+                  state_name(record->state), "async", record->flags & TT__RECORD_ASYNC ? 1 : 0);
     if (args && record->algorithm)
         json_object_set_new(args, "algorithm", json_string(tt__algorithm_name(record->algorithm)));
     if (args && call->on_device) {
@@ -179,7 +180,7 @@ static void put_state(writer *w, const tt__view_rank *rank) {
     put_instant(w, rank, rank->waits_since_ns, text);
 }
 
-/* Write what ran on devices. */
+/* Write the slices of work on devices. */
 static void put_device_calls(writer *w, const tt__view_rank *rank) {
     lane lanes[LANES];
     int n = 0;
@@ -197,12 +198,11 @@ static void put_device_calls(writer *w, const tt__view_rank *rank) {
 }
 
 static void put_rpc_slice(writer *w, const tt__view_rank *rank, const tt__view_rpc_call *call, int tid) {
-    static const char *const states[] = {"", "", "under way", "done", "failed"};
     put_event(w, json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:{s:i, s:I, s:s}}", "ph", "X", "cat", "rpc", "name",
                            tt__view_function(rank, call->record.function), "pid", trace_pid(rank), "tid", tid, "ts",
                            trace_us(w, call->begin_ns), "dur", (double)(call->end_ns - call->begin_ns) / 1e3, "args",
                            "to", (int)call->record.to, "bytes", (json_int_t)call->record.bytes, "state",
-                           states[call->record.state]));
+                           state_name(call->record.state)));
 }
 
 /* Write calls to workers, in rows below those of devices. */
@@ -287,7 +287,7 @@ static int64_t earliest_ns(const tt__view *view) {
                 base = view->ranks[i].rpc_calls[c].begin_ns;
         for (int c = 0; c < view->ranks[i].n; c++)
             if (view->ranks[i].calls[c].begin_ns < base)
-                base = view->ranks[i].calls[c].begin_ns; /* what ran on a device began later */
+                base = view->ranks[i].calls[c].begin_ns; /* work on a device began later */
     }
     return base == INT64_MAX ? view->now_ns : base;
 }

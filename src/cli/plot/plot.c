@@ -14,28 +14,18 @@
 enum { SVG = 1, TAGS, X, SMOOTH, LOG_Y, TITLE, ASCII, WIDTH, FOLLOW };
 
 static const tt__flag plot_table[] = {
-    {.name = "svg", .id = SVG, .value = "FILE", .what = "write a picture, as SVG, instead", .offer = TT__OFFER_FILES},
-    {.name = "tags",
-     .id = TAGS,
-     .value = "PATTERNS",
-     .what = "draw these series only, separated by commas: \"*/loss,train/lr\""},
-    {.name = "x",
-     .id = X,
-     .value = "WHAT",
-     .what = "lay curves over \"step\" (default), \"time\" since the run began, or \"epoch\"",
-     .offer = "step time epoch"},
-    {.name = "smooth",
-     .id = SMOOTH,
-     .value = "W",
-     .what = "smooth: a running mean in which what came before weighs W, 0 to below 1 (0.9 is much); pictures show the "
-             "points behind it, too"},
-    {.name = "log-y", .id = LOG_Y, .what = "logarithmic values; those that are not positive are left out"},
-    {.name = "title", .id = TITLE, .value = "TEXT", .what = "a heading"},
-    {.name = "width", .id = WIDTH, .value = "COLUMNS", .what = "of text; default: the terminal's, else 80"},
-    {.name = "ascii",
-     .id = ASCII,
-     .what = "plain letters instead of Braille dots; default where the locale is not UTF-8"},
-    {.name = "follow", .id = FOLLOW, .what = "draw again every two seconds, until interrupted"},
+    TT__VALUE("svg", SVG, "FILE", "write a picture, as SVG, instead", .offer = TT__OFFER_FILES),
+    TT__VALUE("tags", TAGS, "PATTERNS", "draw these series only, separated by commas: \"*/loss,train/lr\""),
+    TT__VALUE("x", X, "WHAT", "lay curves over \"step\" (default), \"time\" since the run began, or \"epoch\"",
+              .offer = "step time epoch"),
+    TT__VALUE("smooth", SMOOTH, "W",
+              "smooth: a running mean in which what came before weighs W, 0 to below 1 (0.9 is much); pictures show "
+              "the points behind it, too"),
+    TT__SWITCH("log-y", LOG_Y, "logarithmic values; those that are not positive are left out"),
+    TT__VALUE("title", TITLE, "TEXT", "a heading"),
+    TT__VALUE("width", WIDTH, "COLUMNS", "of text; default: the terminal's, else 80"),
+    TT__SWITCH("ascii", ASCII, "plain letters instead of Braille dots; default where the locale is not UTF-8"),
+    TT__SWITCH("follow", FOLLOW, "draw again every two seconds, until interrupted"),
     {0}};
 
 static int plot_main(int argc, char **argv);
@@ -73,13 +63,9 @@ typedef struct plot_flags {
 /* ---- the command line ---- */
 
 static tt_status set_x(plot_flags *f, const char *text) {
-    static const char *const names[] = {"step", "time", "epoch"};
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(text, names[i])) {
-            f->wish.x = (tt__plot_x)i;
-            return TT_OK;
-        }
-    return tt_fail(TT_ERR_INVALID, "--x: expected step, time or epoch, got \"%s\"", text);
+    int x = tt__cli_choice("step time epoch", text);
+    f->wish.x = (tt__plot_x)x;
+    return x >= 0 ? TT_OK : tt_fail(TT_ERR_INVALID, "--x: expected step, time or epoch, got \"%s\"", text);
 }
 
 static tt_status set_smooth(plot_flags *f, const char *text) {
@@ -115,7 +101,6 @@ static tt_status set_plot_flag(plot_flags *f, int id, const char *value) {
 /* Returns -1 to go on, else the exit code. */
 static int parse_plot(plot_flags *f, int argc, char **argv, char **paths) {
     int count = 0;
-    tt__cli_normalise_flags(argc, argv);
     for (char *path; count <= PATHS_MOST && (path = tt__cli_take_word(&tt__cmd_plot, &argc, argv));)
         paths[count++] = path;
     for (int id; (id = tt__cli_next_flag(&tt__cmd_plot, argc, argv, NULL)) != -1;) {

@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The round number, of 1, 2, 5, 10, ..., that is near `x`. */
+/* Return the number of 1, 2, 5, 10, ... that is near `x`. */
 static double round_step(double x) {
     double power = pow(10, floor(log10(x))), part = x / power;
     return (part < 1.4 ? 1 : part < 3 ? 2 : part < 7 ? 5 : 10) * power;
 }
 
-/* As few digits as tell ticks apart that are `step` apart. */
+/* Write a tick's label with as few digits as tell ticks apart. */
 static void format_tick(char *text, size_t size, double value, double step) {
     int digits = (int)ceil(-log10(step) - 1e-9);
     if (fabs(value) < step / 1e6)
@@ -36,8 +36,8 @@ static void linear_ticks(tt__axis *axis, int wanted, double divide_by) {
     }
 }
 
-/* Decades; where there are few of them, 2 and 5 as well; where there are many, every so many. Within less than one,
- * ticks of a linear axis. */
+/* Put ticks at decades: with 2 and 5 in between if they are few, at every so many if they are many. Within less than
+ * one decade, put the ticks of a linear axis. */
 static void log_ticks(tt__axis *axis, int wanted) {
     static const double parts[] = {1, 2, 5};
     if (axis->max - axis->min < 1) {

@@ -1,4 +1,4 @@
-/* From files to charts. */
+/* Reading files of runs, and making charts of them. */
 #include "base/error.h"
 #include "cli/plot/plot.h"
 #include "metrics/log_read.h"
@@ -110,7 +110,7 @@ static tt_status read_path(plot_loader *l, const char *path) {
     return TT_OK;
 }
 
-/* Runs are told apart by what their paths do not share at the beginning. */
+/* Shorten the runs' names: drop the beginning that all paths share. */
 static void shorten_names(plot_loader *l) {
     size_t shared = l->count ? strlen(l->runs[0].name) : 0;
     for (int i = 0; i < l->count; i++) {
@@ -130,7 +130,7 @@ static void shorten_names(plot_loader *l) {
 /* Steps may be as far apart as integers can be. */
 static double steps_between(int64_t from, int64_t to) { return (double)to - (double)from; }
 
-/* The epoch of a step, between the points of the series "epoch". */
+/* Interpolate the epoch of a step between the points of the series "epoch". */
 static double epoch_of_step(const tt__series *epochs, int64_t step) {
     size_t i = 0, high = epochs->count; /* i: the first point at or behind the step */
     while (i < high) {
@@ -275,7 +275,7 @@ static void drop_last_if_empty(tt__plot *plot) {
     plot->count--;
 }
 
-/* Is the tag wanted? "epoch" alone says where steps lie, and is drawn only where it is named. */
+/* Is the tag wanted? The series "epoch" says where steps lie: it is drawn only if it is named. */
 static bool tag_is_wanted(const char *tag, const char *patterns) {
     if (!patterns)
         return strcmp(tag, "epoch") != 0;
@@ -287,7 +287,7 @@ static bool tag_is_wanted(const char *tag, const char *patterns) {
     return wanted;
 }
 
-/* All tags, in order, without repetition. */
+/* Add a chart for each wanted tag, in order. */
 static tt_status add_charts(tt__plot *plot, const plot_loader *l, const tt__plot_wish *wish) {
     run_series *list;
     size_t count, tags = 0;
@@ -309,7 +309,7 @@ static tt_status add_charts(tt__plot *plot, const plot_loader *l, const tt__plot
     return status;
 }
 
-/* The unit that times are shown in: the largest of which there are some. */
+/* Choose the unit that times are shown in: the largest that the longest time has several of. */
 static void choose_unit(tt__plot *plot, tt__plot_x x) {
     double longest = 0;
     for (int i = 0; i < plot->count; i++)

@@ -95,11 +95,10 @@ static void draw_axes(const chart_frame *f, const char *x_name) {
     tt__svg_text(f->svg, (f->left + f->right) / 2, f->bottom + 26 + LABEL, LABEL, TT__ALIGN_CENTRE, INK, x_name);
 }
 
-/* Values outside of the axes (what is not smoothed) end at the edge. */
+/* Points outside of the axes, which are laid around smoothed values, end at the edge. */
 static double into_frame(double place) { return place < 0 ? 0 : place > 1 ? 1 : place; }
 
-/* The points of a curve that fall into half a unit of width: what shows of them is a stroke from the least to the
- * greatest. */
+/* The points of a curve within half a unit of width. They are drawn as a stroke from the least to the greatest. */
 typedef struct curve_column {
     double at;
     double first, low, high, last;
@@ -164,7 +163,7 @@ static tt_status draw_chart(const tt__plot *plot, const tt__plot_chart *chart, t
                      .top = top + ROOM_TOP,
                      .right = left + chart_width(plot) - ROOM_RIGHT,
                      .bottom = top + chart_height(plot) - ROOM_BOTTOM};
-    /* So that no line hides behind the frame. */
+    /* No line should lie on the frame. */
     double room = plot->log_y ? pow(chart->y_max / chart->y_min, 0.04) : 0.04 * (chart->y_max - chart->y_min);
     tt__axis_make(&f.x, chart->x_min, chart->x_max, plot->count == 1 ? 8 : 5, false, plot->x_unit);
     tt__axis_make(&f.y, plot->log_y ? chart->y_min / room : chart->y_min - room,

@@ -80,7 +80,7 @@ static void print_cell(const dot_grid *g, int row, int column) {
     end_colour(g->terminal);
 }
 
-/* The label of the tick that is in this row; "": none. */
+/* Return the label of the tick in this row; "": there is none. */
 static const char *row_label(const tt__axis *axis, int row, int rows) {
     for (int i = 0; i < axis->count; i++) {
         double place = (axis->at[i] - axis->min) / (axis->max - axis->min);
@@ -104,7 +104,7 @@ static void print_rows(const dot_grid *g, const tt__axis *y_axis, int label_widt
     }
 }
 
-/* The x axis: a line, then labels where there is room. */
+/* Print the x axis: a line, then those labels that have room. */
 static tt_status print_x_axis(const dot_grid *g, const tt__axis *axis, int label_width, const char *name) {
     int width = g->columns + 24;
     char *labels = malloc((size_t)width + 1);

@@ -1,4 +1,5 @@
-#include "cli/plot/svg.h"
+/* Pictures as SVG, appended to a text shape by shape. */
+#include "cli/plot/plot.h"
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"

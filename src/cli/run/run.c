@@ -1,18 +1,12 @@
 /* tutti run, tutti launch: start a program once per rank. torchrun's command line; the job itself is src/launch. */
+#include "cli/run/run.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/machine/cores.h"
 #include "base/machine/ticks.h"
 #include "cli/cli.h"
-#include "cli/look/trace_write.h"
-#include "cli/run/run_bind.h"
+#include "cli/look/job_view.h"
 #include "cli/run/run_flags.h"
-#include "cli/run/run_job.h"
-#include "cli/run/run_logs.h"
-#include "cli/run/run_look.h"
-#include "cli/run/run_meeting.h"
-#include "cli/run/run_ssh.h"
-#include "cli/run/run_watch.h"
 #include "launch/job.h"
 #include "launch/local/keeper.h"
 #include "launch/local/program.h"
@@ -156,7 +150,7 @@ static tt_status hand_down_secret(tt__job *job, const tt__run_flags *flags) {
     return TT_OK;
 }
 
-/* As run_fail(), for what the other nodes can't know. */
+/* Fail as run_fail() does, and tell the other nodes, which can't know the problem. */
 static int run_fail_everywhere(const tt__job *job, int exit_code) {
     char problem[TT__ERROR_TEXT_SIZE];
     snprintf(problem, sizeof problem, "%s", tt_last_error());
@@ -328,9 +322,9 @@ static int run_command(const tt__command *command, bool local_rank, int argc, ch
     if (local_rank && flags.no_python && !flags.use_env)
         return tt__cli_usage_error(command->name, "--no-python needs --use-env: a program that is not Python's gets no "
                                                   "--local-rank=N");
-    if (tt__run_has_hosts(&flags))
+    if (flags.ssh || flags.hostfile)
         return tt__run_on_hosts(command->name, &flags, argc, argv, program);
-    job.local_rank_at = local_rank && !flags.use_env; /* where, its program will say */
+    job.local_rank_at = local_rank && !flags.use_env; /* its place is found with the program */
     return run_parsed(command, &flags, job, argv + program, argc - program);
 }
 

@@ -1,3 +1,4 @@
+/* Reading the flags of `tutti run`, by the table run_flags.def. */
 #include "cli/run/run_flags.h"
 
 #include "base/error.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For help, completion and the search for names. */
+/* The table for help, completion and the search for names. */
 const tt__flag tt__run_flags_table[] = {
 #define HEADING(text) {.what = text},
 #define FLAG(field, name_, letter_, kind, help, fallback, torchrun) \
@@ -29,7 +30,7 @@ const tt__flag tt__run_flags_table[] = {
 
 typedef enum flag_kind { KIND_SWITCH, KIND_TEXT, KIND_CHOICE, KIND_NUMBER, KIND_SECONDS } flag_kind;
 
-/* What its value becomes. */
+/* How a flag's value is checked and kept. */
 typedef struct flag_rule {
     size_t field, given; /* offsets in tt__run_flags */
     flag_kind kind;
@@ -160,7 +161,8 @@ static int read_environment(const char *command, typed_flags *typed) {
 
 /* ---- the command line ---- */
 
-/* What other launchers call it: mpirun, srun, accelerate, DeepSpeed, torch.distributed's programs. NULL: nothing. */
+/* Return our name of a flag of another launcher (mpirun, srun, accelerate, DeepSpeed, torch.distributed); NULL: none is
+ * known. */
 static const char *guess_foreign(const char *arg) {
     static const struct {
         const char *instead, *theirs[16];

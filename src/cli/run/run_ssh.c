@@ -1,4 +1,5 @@
-#include "cli/run/run_ssh.h"
+/* tutti run --ssh, --hostfile: one command for a job on several hosts. */
+#include "cli/run/run.h"
 
 #include "base/error.h"
 #include "base/text/parse.h"
@@ -9,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool tt__run_has_hosts(const tt__run_flags *flags) { return flags->ssh || flags->hostfile; }
-
-/* What says where nodes are and meet is made here. */
+/* Refuse flags that say where nodes are and meet: the hosts say that. */
 static tt_status check_host_flags(const tt__run_flags *f, const tt__hosts *hosts) {
     const struct {
         bool given;
@@ -44,7 +43,7 @@ static tt_status read_hosts_flag(const tt__run_flags *f, tt__hosts *hosts) {
     return status ? tt__fail_prefix(f->ssh ? "--ssh" : "--hostfile") : TT_OK;
 }
 
-/* The job's secret: the user's, or a new one. It travels over ssh, whatever file it came from. */
+/* Read the user's secret, or make a new one. It travels over ssh, whatever file it came from. */
 static tt_status choose_ssh_secret(const tt__run_flags *f, char text[TT__SECRET_MAX + 1]) {
     if (f->secret_file)
         return tt__secret_read_file(f->secret_file, text) ? tt__fail_prefix("--secret-file") : TT_OK;
@@ -52,7 +51,7 @@ static tt_status choose_ssh_secret(const tt__run_flags *f, char text[TT__SECRET_
     return *text ? TT_OK : tt__secret_make(text);
 }
 
-/* Is it one of those that say where the others are? */
+/* Is the flag one that each launcher gets from here? */
 static bool is_made_here(const tt__flag *flag) {
     static const char *const made[] = {"ssh", "hostfile", "secret-file", "nnodes", "master-addr", "master-port"};
     for (size_t i = 0; flag && i < sizeof made / sizeof *made; i++)
@@ -61,7 +60,7 @@ static bool is_made_here(const tt__flag *flag) {
     return false;
 }
 
-/* The flags that every launcher gets, too. */
+/* List the flags that every launcher gets as they are. Allocated; NULL: no memory. */
 static char **common_flags(char **argv, int program) {
     char **flags = calloc((size_t)program + 1, sizeof *flags);
     int n = 0;

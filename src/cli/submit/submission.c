@@ -17,38 +17,36 @@ typedef struct submission {
     const char *name; /* of the job: lower-case letters, digits and "-", at most 52 of them */
     char **command;   /* "tutti", "run", ... or "torchrun", ...; ends with NULL */
     int64_t nodes;
-    int64_t cpus, gpus, memory_gib; /* a node; 0: not asked for */
-    int64_t warning_s;              /* from SIGTERM to the end of the time; 0: none */
-    bool has_grace;                 /* the command says itself how long its ranks have from SIGTERM to SIGKILL */
+    int64_t cpus, gpus, memory_gib;         /* a node; 0: not asked for */
+    int64_t warning_s;                      /* from SIGTERM to the end of the time; 0: none */
+    bool has_grace;                         /* the command says how long its ranks have from SIGTERM to SIGKILL */
     const char *time, *partition, *account; /* Slurm's; NULL: not given */
     const char *image, *name_space;         /* Kubernetes'; NULL: not given */
 } submission;
 
-/* From SIGTERM to the launcher to SIGKILL to its ranks, in seconds: some of the warning are left for the end itself. */
+/* Return the seconds from SIGTERM to the launcher to SIGKILL to its ranks: the rest of the warning is for the end
+ * itself. */
 static int64_t grace_seconds(const submission *s) { return s->warning_s > 10 ? s->warning_s - 5 : s->warning_s; }
 
 static int submit_main(int argc, char **argv);
 
 static const tt__flag submit_flags[] = {
     {.what = "Where:"},
-    {.name = "slurm", .id = 's', .what = "a script for sbatch"},
-    {.name = "k8s", .id = 'k', .what = "a manifest for kubectl apply: a Job, and what its pods find each other by"},
+    TT__SWITCH("slurm", 's', "a script for sbatch"),
+    TT__SWITCH("k8s", 'k', "a manifest for kubectl apply: a Job, and what its pods find each other by"),
     {.what = "What it asks for:"},
-    {.name = "name", .id = 'n', .value = "NAME", .what = "of the job (default: the program's)"},
-    {.name = "cpus-per-node", .id = 'c', .value = "N", .what = "CPUs of each node"},
-    {.name = "gpus-per-node", .id = 'g', .value = "N", .what = "GPUs of each node"},
-    {.name = "memory-per-node", .id = 'm', .value = "GIB", .what = "memory of each node, in GiB"},
-    {.name = "warning",
-     .id = 'w',
-     .value = "SECONDS",
-     .what = "SIGTERM so long before the end, for a program that saves a checkpoint then"},
+    TT__VALUE("name", 'n', "NAME", "of the job (default: the program's)"),
+    TT__VALUE("cpus-per-node", 'c', "N", "CPUs of each node"),
+    TT__VALUE("gpus-per-node", 'g', "N", "GPUs of each node"),
+    TT__VALUE("memory-per-node", 'm', "GIB", "memory of each node, in GiB"),
+    TT__VALUE("warning", 'w', "SECONDS", "SIGTERM so long before the end, for a program that saves a checkpoint then"),
     {.what = "Slurm alone:"},
-    {.name = "time", .id = 't', .value = "LIMIT", .what = "how long it may run, as sbatch's: 90 (minutes), 4:00:00"},
-    {.name = "partition", .id = 'p', .value = "NAME", .what = "in which partition"},
-    {.name = "account", .id = 'a', .value = "NAME", .what = "at whose charge"},
+    TT__VALUE("time", 't', "LIMIT", "how long it may run, as sbatch's: 90 (minutes), 4:00:00"),
+    TT__VALUE("partition", 'p', "NAME", "in which partition"),
+    TT__VALUE("account", 'a', "NAME", "at whose charge"),
     {.what = "Kubernetes alone:"},
-    {.name = "image", .id = 'i', .value = "IMAGE", .what = "the container image, which holds the command (required)"},
-    {.name = "namespace", .id = 'N', .value = "NAME", .what = "in which namespace"},
+    TT__VALUE("image", 'i', "IMAGE", "the container image, which holds the command (required)"),
+    TT__VALUE("namespace", 'N', "NAME", "in which namespace"),
     {0}};
 
 const tt__command tt__cmd_submit = {
@@ -127,7 +125,7 @@ static tt_status find_launcher(char **command, int *launcher) {
                     command[0]);
 }
 
-/* What is filled in must not stand in the command. */
+/* Refuse flags of the command that are filled in here. */
 static tt_status check_left_open(const tt__run_flags *f) {
     const struct {
         bool given;
@@ -182,7 +180,7 @@ static bool is_name(const char *text) {
     return islower((unsigned char)*text) && !text[n] && n <= NAME_MAX_LENGTH && text[n - 1] != '-';
 }
 
-/* A word of a line of its own: nothing that would begin another line. */
+/* Is it one word? A blank or line end could begin something else in what is printed. */
 static bool is_word(const char *text) {
     for (const char *c = text; c && *c; c++)
         if ((unsigned char)*c <= ' ' || *c == 127)
@@ -228,7 +226,7 @@ static tt_status make_submission(submission *s, bool slurm, bool k8s, int argc, 
     TT__TRY(check_scheduler(s, slurm, k8s));
     TT__TRY(find_launcher(argv, &launcher));
     if (tt__run_flags_parse("submit", &flags, argc - launcher, argv + launcher, &program))
-        return TT_ERR_STATE; /* it has said what is wrong */
+        return TT_ERR_STATE; /* the error is printed */
     TT__TRY(check_left_open(&flags));
     TT__TRY(count_submit_nodes(s, &flags));
     if (program >= argc - launcher)
@@ -243,26 +241,25 @@ static tt_status make_submission(submission *s, bool slurm, bool k8s, int argc, 
 
 /* ---- a script for sbatch ---- */
 
-static void write_options(const submission *s, FILE *out) {
+static void write_options(const submission *s) {
     const struct {
         const char *name, *value;
     } texts[] = {{"time", s->time}, {"partition", s->partition}, {"account", s->account}};
-    fprintf(out, "#SBATCH --job-name=%s\n#SBATCH --nodes=%" PRId64 "\n#SBATCH --ntasks-per-node=1\n", s->name,
-            s->nodes);
+    printf("#SBATCH --job-name=%s\n#SBATCH --nodes=%" PRId64 "\n#SBATCH --ntasks-per-node=1\n", s->name, s->nodes);
     if (s->cpus)
-        fprintf(out, "#SBATCH --cpus-per-task=%" PRId64 "\n", s->cpus);
+        printf("#SBATCH --cpus-per-task=%" PRId64 "\n", s->cpus);
     else
-        fputs("#SBATCH --exclusive\n", out); /* a task has one CPU else, for all ranks of a node */
+        fputs("#SBATCH --exclusive\n", stdout); /* a task has one CPU else, for all ranks of a node */
     if (s->gpus)
-        fprintf(out, "#SBATCH --gpus-per-node=%" PRId64 "\n", s->gpus);
+        printf("#SBATCH --gpus-per-node=%" PRId64 "\n", s->gpus);
     if (s->memory_gib)
-        fprintf(out, "#SBATCH --mem=%" PRId64 "G\n", s->memory_gib);
+        printf("#SBATCH --mem=%" PRId64 "G\n", s->memory_gib);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].value)
-            fprintf(out, "#SBATCH --%s=%s\n", texts[i].name, texts[i].value);
+            printf("#SBATCH --%s=%s\n", texts[i].name, texts[i].value);
     if (s->warning_s)
-        fprintf(out, "#SBATCH --signal=TERM@%" PRId64 "\n", s->warning_s);
-    fprintf(out, "#SBATCH --output=%s-%%j.out\n", s->name);
+        printf("#SBATCH --signal=TERM@%" PRId64 "\n", s->warning_s);
+    printf("#SBATCH --output=%s-%%j.out\n", s->name);
 }
 
 /* The job's number makes the port: jobs that share a node don't meet. Launchers find each other by PET_* variables,
@@ -278,27 +275,27 @@ static const char several_nodes[] =
     "trap 'rm -f \"$TT_SECRET_FILE\"' EXIT\n"
     "(umask 077; random 32 | dd of=\"$TT_SECRET_FILE\" conv=excl status=none)\n";
 
-static void write_slurm(const submission *s, FILE *out) {
-    fputs("#!/bin/bash\n", out);
-    write_options(s, out);
-    fputs("\nset -eu\n", out);
+static void write_slurm(const submission *s) {
+    fputs("#!/bin/bash\n", stdout);
+    write_options(s);
+    fputs("\nset -eu\n", stdout);
     if (s->cpus)
-        fputs("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK # srun does not take it from sbatch\n", out);
+        fputs("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK # srun does not take it from sbatch\n", stdout);
     if (s->warning_s && !s->has_grace)
-        fprintf(out, "export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=%" PRId64 "\n", grace_seconds(s));
+        printf("export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=%" PRId64 "\n", grace_seconds(s));
     if (s->nodes > 1) {
-        fputs(several_nodes, out);
+        fputs(several_nodes, stdout);
         fputs("# A launcher on each node starts the ranks of that node.\n"
               "srun --kill-on-bad-exit=0 bash -c 'PET_NODE_RANK=$SLURM_NODEID exec \"$@\"' node",
-              out);
+              stdout);
     } else {
-        fputs("srun", out);
+        fputs("srun", stdout);
     }
     for (char **word = s->command; *word; word++) {
-        fputs(word == s->command ? " \\\n    " : " ", out);
-        tt__write_shell_word(*word, out);
+        fputs(word == s->command ? " \\\n    " : " ", stdout);
+        tt__write_shell_word(*word, stdout);
     }
-    fputc('\n', out);
+    putchar('\n');
 }
 
 /* ---- a manifest for kubectl apply ---- */
@@ -307,119 +304,115 @@ enum { STORE_PORT = 29500 };
 
 /* Write a text as JSON, which is YAML, too. In a command "$(NAME)" would be replaced by a variable: "$$(NAME)" stands
  * for it. */
-static void write_yaml_text(const char *text, bool is_of_command, FILE *out) {
-    fputc('"', out);
+static void write_yaml_text(const char *text, bool is_of_command) {
+    putchar('"');
     for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
         if (is_of_command && c[0] == '$')
-            fputc('$', out);
+            putchar('$');
         if (*c < 0x20 || *c == 0x7f)
-            fprintf(out, "\\u%04x", *c);
+            printf("\\u%04x", *c);
         else
-            fprintf(out, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+            printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
     }
-    fputc('"', out);
+    putchar('"');
 }
 
-static void write_head(const char *version, const char *kind, const submission *s, FILE *out) {
-    fprintf(out, "apiVersion: %s\nkind: %s\nmetadata:\n  name: \"%s\"\n", version, kind, s->name);
+static void write_head(const char *version, const char *kind, const submission *s) {
+    printf("apiVersion: %s\nkind: %s\nmetadata:\n  name: \"%s\"\n", version, kind, s->name);
     if (s->name_space)
-        fprintf(out, "  namespace: \"%s\"\n", s->name_space);
+        printf("  namespace: \"%s\"\n", s->name_space);
 }
 
-static void write_secret(const submission *s, const char *secret, FILE *out) {
-    fputs("# What proves that a pod belongs to the job. Keep this manifest to yourself, or print a new one.\n", out);
-    write_head("v1", "Secret", s, out);
-    fprintf(out, "stringData:\n  secret: \"%s\"\n---\n", secret);
+static void write_secret(const submission *s, const char *secret) {
+    fputs("# What proves that a pod belongs to the job. Keep this manifest to yourself, or print a new one.\n", stdout);
+    write_head("v1", "Secret", s);
+    printf("stringData:\n  secret: \"%s\"\n---\n", secret);
 }
 
-static void write_service(const submission *s, FILE *out) {
-    fprintf(out, "# Gives the first pod a name, %s-0.%s, under which the others find its store.\n", s->name, s->name);
-    write_head("v1", "Service", s, out);
-    fprintf(out,
-            "spec:\n  clusterIP: None\n  publishNotReadyAddresses: true\n  selector:\n    job-name: \"%s\"\n"
-            "  ports:\n    - name: store\n      port: %d\n---\n",
-            s->name, STORE_PORT);
+static void write_service(const submission *s) {
+    printf("# Gives the first pod a name, %s-0.%s, under which the others find its store.\n", s->name, s->name);
+    write_head("v1", "Service", s);
+    printf("spec:\n  clusterIP: None\n  publishNotReadyAddresses: true\n  selector:\n    job-name: \"%s\"\n"
+           "  ports:\n    - name: store\n      port: %d\n---\n",
+           s->name, STORE_PORT);
 }
 
-static void write_variables(const submission *s, FILE *out) {
-    fprintf(out,
-            "            - name: PET_NNODES\n"
-            "              value: \"%" PRId64 "\"\n"
-            "            - name: PET_NODE_RANK\n"
-            "              valueFrom:\n"
-            "                fieldRef:\n"
-            "                  fieldPath: metadata.annotations['batch.kubernetes.io/job-completion-index']\n"
-            "            - name: PET_MASTER_ADDR\n"
-            "              value: %s-0.%s\n"
-            "            - name: PET_MASTER_PORT\n"
-            "              value: \"%d\"\n"
-            "            - name: PET_RDZV_ID\n"
-            "              value: \"%s\"\n"
-            "            - name: TT_SECRET\n"
-            "              valueFrom:\n"
-            "                secretKeyRef:\n"
-            "                  name: \"%s\"\n"
-            "                  key: secret\n",
-            s->nodes, s->name, s->name, STORE_PORT, s->name, s->name);
+static void write_variables(const submission *s) {
+    printf("            - name: PET_NNODES\n"
+           "              value: \"%" PRId64 "\"\n"
+           "            - name: PET_NODE_RANK\n"
+           "              valueFrom:\n"
+           "                fieldRef:\n"
+           "                  fieldPath: metadata.annotations['batch.kubernetes.io/job-completion-index']\n"
+           "            - name: PET_MASTER_ADDR\n"
+           "              value: %s-0.%s\n"
+           "            - name: PET_MASTER_PORT\n"
+           "              value: \"%d\"\n"
+           "            - name: PET_RDZV_ID\n"
+           "              value: \"%s\"\n"
+           "            - name: TT_SECRET\n"
+           "              valueFrom:\n"
+           "                secretKeyRef:\n"
+           "                  name: \"%s\"\n"
+           "                  key: secret\n",
+           s->nodes, s->name, s->name, STORE_PORT, s->name, s->name);
 }
 
 /* A limit is a request, too; ranks' shared memory counts as the pod's memory, and needs no volume. */
-static void write_limits(const submission *s, FILE *out) {
+static void write_limits(const submission *s) {
     if (!s->cpus && !s->gpus && !s->memory_gib)
         return;
-    fputs("          resources:\n            limits:\n", out);
+    fputs("          resources:\n            limits:\n", stdout);
     if (s->cpus)
-        fprintf(out, "              cpu: %" PRId64 "\n", s->cpus);
+        printf("              cpu: %" PRId64 "\n", s->cpus);
     if (s->memory_gib)
-        fprintf(out, "              memory: %" PRId64 "Gi\n", s->memory_gib);
+        printf("              memory: %" PRId64 "Gi\n", s->memory_gib);
     if (s->gpus)
-        fprintf(out, "              nvidia.com/gpu: %" PRId64 "\n", s->gpus);
+        printf("              nvidia.com/gpu: %" PRId64 "\n", s->gpus);
 }
 
-static void write_job(const submission *s, FILE *out) {
-    fprintf(out, "# A pod a node, each with a launcher that starts the ranks of that pod.%s\n",
-            s->nodes > 1 ? " When one fails, all end." : "");
-    write_head("batch/v1", "Job", s, out);
-    fprintf(out,
-            "spec:\n  completionMode: Indexed\n  completions: %" PRId64 "\n  parallelism: %" PRId64
-            "\n  backoffLimit: 0\n  template:\n    spec:\n      restartPolicy: Never\n",
-            s->nodes, s->nodes);
+static void write_job(const submission *s) {
+    printf("# A pod a node, each with a launcher that starts the ranks of that pod.%s\n",
+           s->nodes > 1 ? " When one fails, all end." : "");
+    write_head("batch/v1", "Job", s);
+    printf("spec:\n  completionMode: Indexed\n  completions: %" PRId64 "\n  parallelism: %" PRId64
+           "\n  backoffLimit: 0\n  template:\n    spec:\n      restartPolicy: Never\n",
+           s->nodes, s->nodes);
     if (s->nodes > 1)
-        fprintf(out, "      subdomain: \"%s\"\n", s->name);
+        printf("      subdomain: \"%s\"\n", s->name);
     if (s->warning_s)
-        fprintf(out, "      terminationGracePeriodSeconds: %" PRId64 "\n", s->warning_s);
-    fputs("      containers:\n        - name: tutti\n          image: ", out);
-    write_yaml_text(s->image, false, out);
-    fputs("\n          command:\n", out);
+        printf("      terminationGracePeriodSeconds: %" PRId64 "\n", s->warning_s);
+    fputs("      containers:\n        - name: tutti\n          image: ", stdout);
+    write_yaml_text(s->image, false);
+    fputs("\n          command:\n", stdout);
     for (char **word = s->command; *word; word++) {
-        fputs("            - ", out);
-        write_yaml_text(*word, true, out);
-        fputc('\n', out);
+        fputs("            - ", stdout);
+        write_yaml_text(*word, true);
+        putchar('\n');
     }
     bool says_grace = s->warning_s && !s->has_grace;
     if (s->nodes > 1 || says_grace)
-        fputs("          env:\n", out);
+        fputs("          env:\n", stdout);
     if (says_grace)
-        fprintf(out,
-                "            - name: TORCH_ELASTIC_SHUTDOWN_TIMEOUT\n"
-                "              value: \"%" PRId64 "\"\n",
-                grace_seconds(s));
+        printf("            - name: TORCH_ELASTIC_SHUTDOWN_TIMEOUT\n"
+               "              value: \"%" PRId64 "\"\n",
+               grace_seconds(s));
     if (s->nodes > 1)
-        write_variables(s, out);
-    write_limits(s, out);
+        write_variables(s);
+    write_limits(s);
 }
 
 /* Write a manifest for kubectl apply: a Job whose pods have numbers, the Service by which they find the first, and the
  * job's Secret. Errors: TT_ERR_SYSTEM no random bytes for it. */
-static tt_status write_k8s(const submission *s, FILE *out) {
+static tt_status write_k8s(const submission *s) {
     char secret[TT__SECRET_MADE_SIZE];
     if (s->nodes > 1) {
         TT__TRY(tt__secret_make(secret));
-        write_secret(s, secret, out);
+        write_secret(s, secret);
         explicit_bzero(secret, sizeof secret);
-        write_service(s, out);
+        write_service(s);
     }
-    write_job(s, out);
+    write_job(s);
     return TT_OK;
 }
 
@@ -442,9 +435,9 @@ static int submit_main(int argc, char **argv) {
     if (status)
         return status == TT_ERR_STATE ? TT__EXIT_USAGE : tt__cli_usage_error("submit", "%s", tt_last_error());
     if (slurm)
-        write_slurm(&s, stdout);
+        write_slurm(&s);
     else
-        status = write_k8s(&s, stdout);
+        status = write_k8s(&s);
     if (status)
         tt__cli_error("submit", "%s", tt_last_error());
     return status ? TT__EXIT_FAILED : TT__EXIT_OK;

@@ -1,5 +1,5 @@
 /* Downloads one file as `tutti data` does: NAME SHA256 SIZE DIR MIRROR... */
-#include "cli/data/download.h"
+#include "cli/data/data.h"
 
 #include <stdio.h>
 #include <stdlib.h>

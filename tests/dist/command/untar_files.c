@@ -1,5 +1,5 @@
 /* Unpacks files as `tutti data` does: ARCHIVE DIR FOLDER NAME... */
-#include "cli/data/untar.h"
+#include "cli/data/data.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

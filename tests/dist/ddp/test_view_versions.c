@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "cli/look/top.h"
+#include "cli/look/job_view.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,7 @@
 #include "support/nccl.h"
 
 #include "base/machine/clock.h"
-#include "cli/look/top.h"
-#include "cli/look/trace_write.h"
+#include "cli/look/job_view.h"
 #include "comm/backend/plugin.h"
 #include "comm/native_group.h"
 

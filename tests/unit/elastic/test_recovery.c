@@ -6,7 +6,7 @@
 
 #include "comm/record/recovery.h"
 #include "data/loader/loader.h"
-#include "elastic/next_round.h"
+#include "elastic/elastic.h"
 
 #include <tutti/tutti.h>
 

@@ -1,9 +1,15 @@
-/* Finding late ranks: the ranks' records of one collective call side by side. */
+/* Summaries of a view: ranks that come late (their records of one collective call side by side), rates, and the
+ * progress of the training. */
 #include "cli/look/job_view.h"
 
 #include "base/error.h"
+#include "base/text/format.h"
+#include "cli/look/job_view.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct entry {
     const tt__view_call *call;
@@ -33,7 +39,7 @@ static int64_t meeting_median(int64_t *ns, int n) {
     return ns[n / 2];
 }
 
-/* Make a meeting of these `n` entries. begins: (view->n) scratch. */
+/* Fill in the meeting of these `n` entries. begins (view->n): scratch. */
 static void meeting_fill(tt__view_meeting *meeting, const tt__view *view, const entry *entries, int n,
                          int64_t *begins) {
     meeting->group = entries->call->record.group;
@@ -125,7 +131,7 @@ static int size_of(const tt__view *view, uint32_t id, const char **ranks) {
     return 0;
 }
 
-/* Can no rank complete it before all have begun? */
+/* Does the operation end on no rank before all ranks have begun it? */
 static bool needs_all(uint8_t op) {
     return op == TT_OP_BARRIER || op == TT_OP_ALL_REDUCE || op == TT_OP_REDUCE_SCATTER || op == TT_OP_ALL_GATHER ||
            op == TT_OP_ALL_GATHER_V || op == TT_OP_ALL_TO_ALL || op == TT_OP_ALL_TO_ALL_V ||
@@ -198,4 +204,90 @@ tt_status tt__view_groups(const tt__view *view, tt__view_group **groups, int *n)
         *n = 0;
     }
     return status;
+}
+
+/* ---- rates */
+
+static const int64_t SECOND_NS = 1000000000;
+
+/* Add the part of a slice after `*until`, up to which time is counted already: asynchronous calls overlap. */
+static void count_busy(int64_t *busy, int64_t *until, int64_t begin, int64_t end) {
+    begin = begin > *until ? begin : *until;
+    if (end <= begin)
+        return;
+    *busy += end - begin;
+    *until = end;
+}
+
+tt__view_rates tt__view_rates_of(const tt__view_rank *rank) {
+    tt__view_rates rates = {0};
+    int64_t from = rank->now_ns - SECOND_NS, busy = 0, device_busy = 0;
+    bool full = rank->n > TT__RECORDS - 8 * TT__RECORD_BLOCK;
+    if (full && rank->calls[0].begin_ns > from)
+        from = rank->calls[0].begin_ns; /* older calls are overwritten */
+    double window = (double)(rank->now_ns - from) / (double)SECOND_NS, calls = 0, bytes = 0;
+    int64_t until = from, device_until = from;
+    for (int i = 0; i < rank->n; i++) {
+        const tt__view_call *call = &rank->calls[i];
+        count_busy(&busy, &until, call->begin_ns, call->end_ns);
+        if (call->on_device)
+            count_busy(&device_busy, &device_until, call->ran_from_ns, call->ran_until_ns);
+        if (call->open || call->end_ns < from)
+            continue;
+        calls++;
+        bytes += (double)tt__record_bytes(&call->record);
+    }
+    if (window <= 0)
+        return rates;
+    rates.calls_per_s = calls / window;
+    rates.bytes_per_s = bytes / window;
+    rates.busy = (double)busy / (double)(rank->now_ns - from);
+    rates.device_busy = (double)device_busy / (double)(rank->now_ns - from);
+    return rates;
+}
+
+/* ---- the training's progress */
+
+void tt__training_add(tt__training *all, const tt__progress *p, double rate) {
+    if (!all->ranks++ || p->epoch < all->slowest.epoch ||
+        (p->epoch == all->slowest.epoch && p->step < all->slowest.step))
+        memcpy((void *)&all->slowest, (const void *)p, sizeof *p);
+    all->samples_per_s += rate;
+    all->loss += isfinite(p->loss) ? p->loss : 0;
+    all->losses += isfinite(p->loss) != 0;
+}
+
+const char *tt__training_text(const tt__training *all, char *text, size_t size) {
+    const tt__progress *p = &all->slowest;
+    char number[48];
+    int n = 0;
+    if (p->epoch)
+        n += snprintf(text, size, "epoch %s, ", tt__training_part(p->epoch, p->epochs, number, sizeof number));
+    n += snprintf(text + n, size - (size_t)n, "step %s", tt__training_part(p->step, p->steps, number, sizeof number));
+    if (all->losses)
+        n += tt__format(text + n, size - (size_t)n, ", loss %.4g", all->loss / all->losses);
+    if (all->samples_per_s > 0)
+        snprintf(text + n, size - (size_t)n, ", %s samples/s",
+                 tt__short_number(all->samples_per_s, number, sizeof number));
+    return text;
+}
+
+const char *tt__training_part(int64_t number, int64_t all, char *text, size_t size) {
+    if (all)
+        snprintf(text, size, "%lld/%lld", (long long)number, (long long)all);
+    else
+        snprintf(text, size, "%lld", (long long)number);
+    return text;
+}
+
+const char *tt__short_number(double x, char *text, size_t size) {
+    static const char suffixes[] = " kMGT";
+    int i = 0;
+    for (; x >= 999.5 && i < 4; i++)
+        x /= 1000;
+    if (i == 0)
+        tt__format(text, size, "%.0f", x);
+    else
+        tt__format(text, size, "%.*f%c", x < 99.5 ? 1 : 0, x, suffixes[i]);
+    return text;
 }
