@@ -1,11 +1,11 @@
 /* Training where ranks have different numbers of batches: those that have no more take part in the steps of the others
- * (ddp_pass.c, ddp_presence.c), which costs the others nothing. */
+ * (ddp_pass.c), which costs the others nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/args.h"
 #include "base/error.h"
-#include "parallel/ddp/ddp_names.h"
+#include "parallel/ddp/ddp_state.h"
 #include "reducer/text_agreement.h"
 
 #include <tutti/join.h>
@@ -28,14 +28,14 @@ static tt_status check_join(const tt_join_new_args *a, tt__ddp *d) {
                                             "many batches");
     if (d->presence)
         return tt__fail(TT_ERR_STATE, "tt_join_new: the wrapper has a tt_join already; tt_join_free() it first");
-    if (d->watcher && d->hook && (a->examples || a->divide_by_present))
+    if (d->watcher && d->hook.table && (a->examples || a->divide_by_present))
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "tt_join_new: a tt_zero_optimizer() of stage 2 has taken the gradients before "
                         "they could be divided again: .examples and .divide_by_present need stage 1");
     const tt__ddp_presence asked = {
         .nominal = a->examples, .divide_by_present = a->divide_by_present, .ends_early = a->end_early};
     if (d->stepper)
-        TT__TRY(tt__ddp_check_stepper("tt_join_new", &asked, tt__ddp_stepper_zeroes(d->stepper)));
+        TT__TRY(tt__ddp_check_stepper("tt_join_new", &asked, d->stepper->zero_grad));
     if (a->examples < 0 || a->examples > TT__REDUCER_EXAMPLES)
         return tt__fail(TT_ERR_INVALID, "tt_join_new: expected .examples from 0 to %lld, got %lld",
                         (long long)TT__REDUCER_EXAMPLES, (long long)a->examples);

@@ -3,7 +3,6 @@
  * as its pass makes them, so that the last pass overlaps with the exchange; its own random numbers; and the buffers
  * that the step began with. A shard of several batches has passes that average nothing (tt_ddp_set_sync()), which add
  * to its gradients, before the one that ends it. Behind a step all ranks have shard 0's buffers. */
-#include "parallel/ddp/ddp_shards.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,7 +11,6 @@
 #include "autograd/engine.h"
 #include "base/error.h"
 #include "nn/module.h"
-#include "parallel/ddp/ddp_device.h"
 #include "parallel/ddp/ddp_state.h"
 #include "reducer/shard_sums.h"
 #include "reducer/shard_tree.h"

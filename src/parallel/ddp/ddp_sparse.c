@@ -1,10 +1,9 @@
-#include "parallel/ddp/ddp_sparse.h"
+#include "parallel/ddp/ddp_state.h"
 
 #include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
-#include "parallel/ddp/ddp_names.h"
 #include "tensor/core/tensor.h"
 #include "tensor/ops/ops.h"
 #include "tensor/ops/sparse_rows.h"
@@ -54,8 +53,8 @@ tt_status tt__ddp_check_sparse(const tt__ddp *d, const tt_named_tensors *all) {
             return refuse_beside(all->names[i], tt_dtype_name(x->dtype), "no optimizer takes such rows of 16 bits");
         if (d->virtual_ranks)
             return refuse_beside(all->names[i], ".virtual_ranks", "their sums are over whole gradients");
-        if (d->hook && d->hook->told_over)
-            return refuse_beside(all->names[i], d->hook->name, "it averages over a part of the ranks");
+        if (d->hook.table && d->hook.table->told_over)
+            return refuse_beside(all->names[i], d->hook.table->name, "it averages over a part of the ranks");
     }
     return TT_OK;
 }

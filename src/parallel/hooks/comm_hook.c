@@ -3,7 +3,7 @@
 #include "parallel/hooks/comm_hook.h"
 
 #include "base/error.h"
-#include "parallel/ddp/ddp_names.h"
+#include "parallel/ddp/ddp_state.h"
 #include "reducer/text_agreement.h"
 #include "tensor/core/tensor.h"
 
@@ -217,7 +217,7 @@ static void free_hook(void *state) {
 
 tt__comm_hook *tt__hook_of(tt_module *ddp) {
     const tt__ddp *d = tt__ddp_of(ddp);
-    return d && d->hook && d->hook_destroy == free_hook ? d->hook_state : NULL;
+    return d && d->hook.table && d->hook.destroy == free_hook ? d->hook.state : NULL;
 }
 
 tt_status tt__hook_check(const char *who, tt_module *ddp) {

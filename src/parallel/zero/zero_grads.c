@@ -2,7 +2,7 @@
  * communication hook reduces each bucket to its parts: a rank adds its own part to the gradients of its slices, and
  * gives the bucket's memory back to the system, until the next pass writes there. Reduced by the kernels that reduce
  * whole buckets, in the same order, gradients have the same bits. */
-#include "parallel/ddp/ddp_device.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/zero/zero.h"
 
 #include <sys/mman.h>
@@ -42,7 +42,7 @@ static tt_status bring_part(const tt__zero *z, const tt_bucket *bucket, const tt
 
 /* Add what the bucket has of the parameter to its slice's gradient. */
 static tt_status take_grad(const tt__zero *z, const tt_bucket *bucket, const tt__zero_param *p) {
-    if (p->n && z->ddp->twins)
+    if (p->n && z->ddp->device.twins)
         TT__TRY(bring_part(z, bucket, p));
     tt_tensor *averaged =
         tt__tensor_borrow(scatter_site, z->device, tt__zero_averaged(z, p), TT_SHAPE(p->n), bucket->dtype);

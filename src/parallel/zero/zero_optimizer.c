@@ -5,7 +5,7 @@
 #include "base/saved_error.h"
 #include "optim/clipping/clip.h"
 #include "optim/mixed_precision/masters.h"
-#include "parallel/ddp/ddp_sparse.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/zero/zero.h"
 #include "reducer/text_agreement.h"
 
@@ -41,11 +41,11 @@ static tt_status check_zero_args(const tt_zero_optimizer_args *a, const tt__ddp 
                         "stage 2 would not see: use stage 1",
                         who);
     TT__TRY(tt__ddp_refuse_sparse(who, d));
-    if (a->stage == 2 && d->hook)
+    if (a->stage == 2 && d->hook.table)
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "%s: the wrapper has the communication hook \"%s\", and stage 2 reduces buckets itself; use "
                         "stage 1, or register no hook",
-                        who, d->hook->name);
+                        who, d->hook.table->name);
     return TT_OK;
 }
 
