@@ -10,6 +10,7 @@
 #include "tensor/device/device.h"
 
 #include <tutti/comm.h>
+#include <tutti/parallel.h>
 
 typedef struct tt__device_peers tt__device_peers;
 
@@ -30,5 +31,11 @@ tt_status tt__device_peers_reach(tt__device_peers *peers, void *memory, size_t b
  * theirs, as the host knows; and none may read the result before all have ended. *mark: as in tt__device_sharing. */
 tt_status tt__device_peers_sum(const tt__device_peers *peers, void *const *of, size_t count, tt_dtype dtype,
                                bool average, void **mark);
+
+/* Is it such a call? Its arguments were checked. */
+bool tt__device_all_reduce_fits(const tt_tensor_all_reduce_args *a);
+
+/* Carry it out; *done false: the ranks can't reach each other's memory, and none has begun. Waits for the devices. */
+tt_status tt__device_all_reduce(const tt_tensor_all_reduce_args *a, const char *who, bool *done);
 
 #endif

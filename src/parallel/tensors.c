@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "comm/callback.h"
 #include "comm/group.h"
-#include "parallel/device_all_reduce.h"
+#include "parallel/device_peers.h"
 #include "tensor/device/capture.h"
 #include "tensor/ops/ops.h"
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "reducer/text_agreement.h"
 
 /* What errors of collectives name, as they have no line of the program's. */
 static const char average_site[] = "the averaging of gradients";
@@ -205,4 +206,13 @@ void tt__reducer_end_works(tt_reducer *r) {
         b->marks = b->work = NULL;
         b->sums = false; /* who frees that memory waits for it */
     }
+}
+
+void tt__reducer_abandon(tt_reducer *r, tt_status why) {
+    if (r->broken)
+        return;
+    if (r->hook && r->hook->told_over)
+        tt__abort_with_error(r->hook->told_over(r->hook_state));
+    tt__abort_with_error(r->group);
+    r->broken = why;
 }

@@ -14,8 +14,15 @@
 
 #include "base/export.h"
 
+#include <tutti/base.h>
 #include <tutti/comm.h>
 #include <tutti/reducer.h>
+
+/* What assigning needs to know of a gradient. */
+typedef struct tt__bucket_item {
+    size_t bytes;
+    tt_dtype dtype;
+} tt__bucket_item;
 
 typedef struct tt__reducer_param {
     char *name;
@@ -137,7 +144,8 @@ struct tt_reducer {
 /* tt_reducer_new(), with the buckets in this place; NULL: as there. */
 TT__EXPORT tt_status tt__reducer_new_in(const tt_reducer_new_args *args, const tt__reducer_place *place);
 
-/* Abandon the step under way because of `why`. Peers may wait in it, so every later call fails. */
+/* Abandon the current step because of `why`, the last error: end the group, as peers may wait in the step. Every later
+ * call fails. Does nothing after the first time. */
 TT__EXPORT void tt__reducer_abandon(tt_reducer *reducer, tt_status why);
 
 /* Do as tt_reducer_free(); `who`: what the program has called, for peers' errors. */
@@ -207,5 +215,13 @@ void tt__reducer_trace(const tt_reducer *reducer, tt_reducer_event_kind kind, si
 
 /* Trace no further, and release what the trace's user left to it. */
 void tt__reducer_end_trace(tt_reducer *reducer);
+
+/* Assign gradients to buckets, by PyTorch DDP's procedure. Per dtype there is one open bucket. Each item, in the order
+ * given, is appended to the open bucket of its dtype; if the bucket's bytes are then at or above its limit it is
+ * closed, and that dtype moves to its next limit (the last one repeats). So a bucket may exceed its limit by its last
+ * item. At the end open buckets are closed, those opened first first. bucket_of[i] := item i's bucket, numbered in the
+ * order of closing. Returns the number of buckets. `limits`: at least one. */
+TT__EXPORT size_t tt__bucket_assign(const tt__bucket_item *items, size_t count, const size_t *limits,
+                                    size_t limit_count, size_t *bucket_of);
 
 #endif

@@ -16,11 +16,83 @@
 #include "comm/group.h"
 #include "comm/reduce/reduce_tree.h"
 #include "reducer/reducer.h"
-#include "reducer/shard_tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Subtrees from left to right, no two of which are halves of a third. */
+typedef struct tt__shard_stack {
+    int depth;
+    tt__shard_node node[TT__SHARD_DEPTH];
+} tt__shard_stack;
+
+/* With p the largest power of two not above n, the first 2(n-p) leaves fold in pairs: p units. */
+static int folded_pairs(int n) {
+    int p = 1;
+    while (2 * p <= n)
+        p *= 2;
+    return n - p;
+}
+
+static int unit_of(int folded, int leaf) { return leaf < 2 * folded ? leaf / 2 : leaf - folded; }
+
+static int first_leaf(int folded, int unit) { return unit < folded ? 2 * unit : unit + folded; }
+
+static bool is_whole_units(int folded, tt__shard_node x) {
+    return x.lo == first_leaf(folded, unit_of(folded, x.lo)) &&
+           x.hi == first_leaf(folded, unit_of(folded, x.hi - 1) + 1);
+}
+
+/* Are these neighbouring subtrees the halves of a subtree? */
+static bool are_halves(int n, tt__shard_node left, tt__shard_node right) {
+    int folded = folded_pairs(n);
+    int first = unit_of(folded, left.lo), middle = unit_of(folded, right.lo), end = unit_of(folded, right.hi - 1) + 1;
+    if (first == middle)
+        return true; /* the two leaves of a pair */
+    if (!is_whole_units(folded, left) || !is_whole_units(folded, right))
+        return false;
+    return middle - first == end - middle && first % (end - first) == 0;
+}
+
+/* Append a subtree to those of the tree over n leaves, and join what can be. Returns how many joins that makes: each
+ * time the last two become one. */
+static int shard_push(tt__shard_stack *s, int n, tt__shard_node node) {
+    int joins = 0;
+    for (; s->depth > 0 && are_halves(n, s->node[s->depth - 1], node); joins++)
+        node.lo = s->node[--s->depth].lo;
+    s->node[s->depth++] = node;
+    return joins;
+}
+
+tt__shard_node tt__shard_block(int shards, int world, int rank) {
+    return (tt__shard_node){(int)((long long)shards * rank / world), (int)((long long)shards * (rank + 1) / world)};
+}
+
+/* Is a range of leaves one subtree? */
+static bool is_subtree(int n, int lo, int hi) {
+    tt__shard_stack s = {0};
+    for (int leaf = lo; leaf < hi; leaf++)
+        shard_push(&s, n, (tt__shard_node){leaf, leaf + 1});
+    return s.depth == 1;
+}
+
+/* Does each rank make one partial sum, and is what remains the tree that `world` ranks sum in? */
+/* If every subtree of the ranks' tree covers shards that are a subtree, the halves are the same, too. */
+static bool shard_blocks_are_ranks(int shards, int world) {
+    tt__shard_stack ranks = {0};
+    for (int r = 0; r < world; r++) {
+        tt__shard_stack before = ranks;
+        int end = tt__shard_block(shards, world, r).hi;
+        if (!is_subtree(shards, tt__shard_block(shards, world, r).lo, end))
+            return false;
+        int joins = shard_push(&ranks, world, (tt__shard_node){r, r + 1});
+        for (int j = 1; j <= joins; j++)
+            if (!is_subtree(shards, tt__shard_block(shards, world, before.node[before.depth - j].lo).lo, end))
+                return false;
+    }
+    return true;
+}
 
 /* Elements that are joined at a time, in the first-level cache; slices are whole lines. */
 enum { RUN = 1024, LINE = 16 };
@@ -116,7 +188,7 @@ static void join_run(const tt__shard_sums *s, const shard_bucket *b, size_t at, 
     const char *from = (const char *)b->received + at * size;
     for (int r = 0; r < s->world; r++)
         for (int p = 0; p < s->stacks[r].depth; p++, from += b->slice * size) {
-            int top = stack.depth, joins = tt__shard_push(&stack, s->shards, s->stacks[r].node[p]);
+            int top = stack.depth, joins = shard_push(&stack, s->shards, s->stacks[r].node[p]);
             operand[top] = from;
             for (; joins > 0; joins--, top--) {
                 tt__reduce_join(s->scratch[top - 1], operand[top - 1], operand[top], n, b->view.dtype, TT_SUM);
@@ -261,7 +333,7 @@ static void plan_shards(tt__shard_sums *s) {
         tt__shard_stack *stack = &s->stacks[r];
         for (int shard = block.lo; shard < block.hi; shard++) {
             carry c = {.depth = stack->depth};
-            c.joins = tt__shard_push(stack, s->shards, (tt__shard_node){shard, shard + 1});
+            c.joins = shard_push(stack, s->shards, (tt__shard_node){shard, shard + 1});
             if (r == s->rank)
                 s->carries[shard - block.lo] = c;
             s->slots = stack->depth > s->slots ? stack->depth : s->slots;
@@ -278,7 +350,7 @@ static tt__shard_sums *shard_sums_new(tt_group *group, int shards) {
     s->shards = shards;
     s->world = tt_get_world_size(group);
     s->rank = tt_get_rank(group);
-    s->by_all_reduce = (group->native || s->world == 1) && tt__shard_blocks_are_ranks(shards, s->world);
+    s->by_all_reduce = (group->native || s->world == 1) && shard_blocks_are_ranks(shards, s->world);
     s->owners = s->by_all_reduce ? 1 : s->world;
     s->scale = tt__leaf_scale(TT_F32, TT_AVG, shards, 1);
     s->block = tt__shard_block(shards, s->world, s->rank);

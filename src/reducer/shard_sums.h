@@ -7,6 +7,8 @@
 
 #include <tutti/reducer.h>
 
+#include <stdbool.h>
+
 typedef struct tt__shard_sums tt__shard_sums;
 
 /* Have the reducer average over `shards`, of which its ranks have blocks (tt__shard_block()), by a communication hook;
@@ -17,5 +19,15 @@ TT__EXPORT tt_status tt__shard_sums_set(tt_reducer *reducer, int shards, tt__sha
 /* Add the gradient of parameter i, which lies in the reducer, to the sums, as that of this rank's shard number `shard`
  * (0, 1, ...). After the last one it is ready to be averaged, and the gradient is not its own any more. */
 TT__EXPORT void tt__shard_sums_add(tt__shard_sums *sums, size_t i, int shard);
+
+enum { TT__SHARDS_MAX = 1024, TT__SHARD_DEPTH = 32 };
+
+/* Leaves lo..hi-1, a subtree. */
+typedef struct tt__shard_node {
+    int lo, hi;
+} tt__shard_node;
+
+/* The shards of a rank of `world`, which may be no divisor of `shards`. */
+TT__EXPORT tt__shard_node tt__shard_block(int shards, int world, int rank);
 
 #endif

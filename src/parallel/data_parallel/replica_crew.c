@@ -1,4 +1,4 @@
-#include "parallel/data_parallel/replica_crew.h"
+#include "parallel/data_parallel/replicas.h"
 
 #include "base/error.h"
 #include "base/process/threads.h"

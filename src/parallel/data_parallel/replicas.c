@@ -19,7 +19,6 @@
 #include "base/fnv.h"
 #include "base/saved_error.h"
 #include "nn/which_replica.h"
-#include "parallel/data_parallel/replica_slots.h"
 #include "tensor/core/pool.h"
 #include "tensor/random/generator.h"
 

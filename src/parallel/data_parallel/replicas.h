@@ -2,11 +2,63 @@
 #ifndef TT_PARALLEL_DATA_PARALLEL_REPLICAS_H
 #define TT_PARALLEL_DATA_PARALLEL_REPLICAS_H
 
-#include "parallel/data_parallel/replica_crew.h"
-
-#include "parallel/data_parallel/module_copies.h"
+#include "autograd/pointer_map.h"
 
 #include <tutti/nn.h>
+#include <tutti/tensor.h>
+
+/* ---- module_copies.c ---- */
+
+typedef struct tt__given tt__given;
+
+typedef struct tt__module_copies {
+    int count;
+    tt_module **modules; /* (count): the first one's, borrowed, then the copies, which are owned */
+    tt__given *given;    /* (parameters): what the copies have */
+} tt__module_copies;
+
+/* Take the copies of `first`, count - 1 of them, which are owned also on failure: TT_ERR_INVALID one that is NULL, has
+ * a parent, or is not like the first. NULL: an error. */
+tt__module_copies *tt__copies_new(tt_module *first, tt_module *const *copies, int64_t count);
+void tt__copies_free(tt__module_copies *copies); /* NULL is allowed */
+
+/* Give all copies the first one's parameters, buffers, modes, and what of it is frozen. */
+tt_status tt__copies_give(const tt__module_copies *copies);
+
+/* Where copy r lies; NULL: it has no parameters. Take a list of its parameters, with references, in the order of the
+ * first one's; give it back. */
+const tt_device *tt__copies_device(const tt__module_copies *copies, int r);
+tt_status tt__copies_take_leaves(const tt__module_copies *copies, int r, tt_tensor ***leaves);
+void tt__copies_drop_leaves(tt_tensor **leaves, int64_t count);
+
+/* Zeroed, it is empty. tt__pool_free(tensors) and tt__pointer_map_free(&at) end it. */
+typedef struct tt__replica_slots {
+    tt_tensor **tensors; /* borrowed */
+    int64_t count, room;
+    tt__pointer_map at; /* those behind the inputs */
+} tt__replica_slots;
+
+tt_status tt__replica_slot_add(tt__replica_slots *slots, tt_tensor *x, bool is_input);
+
+/* ---- replica_crew.c: threads that run the replicas ---- */
+
+typedef struct tt__replica_crew tt__replica_crew;
+
+/* Make a crew of `threads`, of which the first is the one that calls tt__replica_crew_run(), with one reference. NULL
+ * and an error: no memory, or no more threads. */
+tt__replica_crew *tt__replica_crew_new(int threads);
+tt__replica_crew *tt__replica_crew_ref(tt__replica_crew *crew);
+void tt__replica_crew_unref(tt__replica_crew *crew);
+
+/* Run task(user, i) for i in 0..n-1, each in thread i as replica i of n, with a share of the threads that operators may
+ * use; returns when all are done. One thread at a time calls it. In a forked child, which has none of the threads, the
+ * caller runs one after the other. */
+void tt__replica_crew_run(tt__replica_crew *crew, int n, void (*task)(void *user, int i), void *user);
+
+/* Have thread i free a scope that it made, before its next task; NULL is allowed. */
+void tt__crew_end_scope(tt__replica_crew *crew, int i, tt_scope *scope);
+
+/* ---- replicas.c ---- */
 
 /* How dimension 0 of n elements is cut for at most `replicas`, as torch.chunk: *rows each but for the last. Returns how
  * many parts there are, at least 1. */

@@ -52,7 +52,7 @@ static bool is_averaged(const tt__ddp *d, const tt_named_tensors *list, int64_t 
     return tt_requires_grad(list->tensors[i]) && !tt__ddp_is_named(d->ignored, list->names[i]);
 }
 
-static tt_status check_one_device(const tt__ddp *d, const tt_named_tensors *list) {
+static tt_status check_ddp_device(const tt__ddp *d, const tt_named_tensors *list) {
     int64_t first = -1;
     for (int64_t i = 0; i < list->count; i++) {
         const tt_tensor *x = list->tensors[i];
@@ -286,7 +286,7 @@ static bool takes_place(const tt_group *group, const tt_device *device) {
 }
 
 /* Refuse parameters where the group's back end takes no memory, neither there nor on the host. */
-static tt_status check_place(const tt__ddp *d, const tt_group *group, const tt_named_tensors *list) {
+static tt_status check_ddp_place(const tt__ddp *d, const tt_group *group, const tt_named_tensors *list) {
     if (!group || tt__group_takes(group, TT_DEVICE_CPU))
         return TT_OK;
     if (d->virtual_ranks)
@@ -306,8 +306,8 @@ static tt_status check_place(const tt__ddp *d, const tt_group *group, const tt_n
 }
 
 tt_status tt__ddp_check_devices(const tt__ddp *d, const tt_group *group, const tt_named_tensors *list) {
-    TT__TRY(check_one_device(d, list));
-    return check_place(d, group, list);
+    TT__TRY(check_ddp_device(d, list));
+    return check_ddp_place(d, group, list);
 }
 
 static const tt_device *placed_on(const void *user) { return ((const tt__ddp *)user)->device.place_device; }

@@ -13,7 +13,6 @@
 #include "nn/module.h"
 #include "parallel/ddp/ddp_state.h"
 #include "reducer/shard_sums.h"
-#include "reducer/shard_tree.h"
 #include "tensor/core/tensor.h"
 
 struct tt__ddp_shards {

@@ -144,9 +144,6 @@ void tt__fs_pass_failed(void *user, const tt__reach *reach);
 /* fs_wrap.c: the inside of a wrapper; NULL if it is none. */
 tt__fs *tt__fs_of(tt_module *module);
 
-/* fs_units.c: find units: fs->units. */
-tt_status tt__fs_find_units(tt__fs *fs, const tt_fully_shard_args *args);
-
 /* fs_layout.c: list parameters and plan where all lies, this rank alone; take the memory, collective; move the
  * parameters there and make slices; release all. */
 tt_status tt__fs_lay_out(tt__fs *fs);

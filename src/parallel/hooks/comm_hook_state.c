@@ -86,9 +86,22 @@ static void load_average_error(const tt__comm_hook *h, const tt__hook_bucket *b,
         memcpy(b->more, tt_tensor_data((tt_tensor *)x), (size_t)b->more_count * sizeof(float));
 }
 
+/* Forget all errors, as in a new hook. */
+static void hook_forget(tt__comm_hook *h) {
+    for (int64_t b = 0; b < h->bucket_count; b++) {
+        tt__hook_bucket *bucket = &h->buckets[b];
+        if (bucket->error)
+            memset(bucket->error, 0, (size_t)bucket->view.count * sizeof(float));
+        if (bucket->more)
+            memset(bucket->more, 0, (size_t)bucket->more_count * sizeof(float));
+    }
+    if (h->cls->forget)
+        h->cls->forget(h);
+}
+
 static tt_status load_hook(tt__comm_hook *h, const tt_named_tensors *state) {
     const tt_tensor *world;
-    tt__hook_forget(h);
+    hook_forget(h);
     if (state->count == 0)
         return TT_OK;
     TT__TRY(tt__hook_find(h, state, "world_size", "", TT_I64, 1, &world));
@@ -112,6 +125,6 @@ tt_status tt_comm_hook_load_state_dict(tt_module *ddp, const tt_named_tensors *s
     tt_status mine = state ? load_hook(h, state) : tt__fail(TT_ERR_INVALID, "the state is NULL");
     tt_status status = tt__hook_align(h, h->group, mine);
     if (status)
-        tt__hook_forget(h);
+        hook_forget(h);
     return status ? tt__fail_prefix("%s", who) : TT_OK;
 }

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "parallel/hooks/comm_hook.h"
-#include "parallel/hooks/hook_kernels.h"
 
 #include <inttypes.h>
 #include <math.h>

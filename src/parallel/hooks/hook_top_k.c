@@ -10,7 +10,6 @@
 #include "base/half.h"
 #include "base/text/format.h"
 #include "parallel/hooks/comm_hook.h"
-#include "parallel/hooks/hook_kernels.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "parallel/hooks/orthonormal.h"
+#include "parallel/hooks/comm_hook.h"
 
 #include <math.h>
 

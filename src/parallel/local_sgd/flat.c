@@ -1,4 +1,4 @@
-#include "parallel/local_sgd/flat.h"
+#include "parallel/local_sgd/averager.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "optim/dict.h"
-#include "reducer/bucket.h"
+#include "reducer/reducer.h"
 #include "tensor/core/named_tensors.h"
 #include "tensor/core/tensor.h"
 #include "tensor/ops/ops.h"

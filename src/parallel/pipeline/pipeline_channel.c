@@ -1,4 +1,10 @@
-#include "parallel/pipeline/pipeline_channel.h"
+/* How activations and their gradients go from stage to stage: in order, each under a header that says what it is.
+ *
+ * On one host a tensor is copied into a slot of the sender's symmetric memory, and the header, a small message, says
+ * which; the receiver copies it out. So neither waits for the other while it computes. Where there are no slots (yet),
+ * none is free, or the peer is on another host, the tensor follows its header as a message of its own. A rank that
+ * fails says so in its neighbours' next headers. */
+#include "parallel/pipeline/pipeline_own.h"
 
 #include "base/error.h"
 #include "base/saved_error.h"

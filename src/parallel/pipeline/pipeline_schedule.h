@@ -66,18 +66,4 @@ typedef struct tt__simulated {
 tt_status tt__schedule_simulate(const tt__schedule *schedule, const tt__stage_cost *costs, double transfer,
                                 tt__simulated *simulated);
 
-/* ---- one schedule a file. Each writes rank `rank`'s list, whose memory is there, and returns how many they are.
- * ---- */
-
-/* Room in a list: three actions for each micro-batch and chunk. */
-int64_t tt__list_gpipe(tt__act *acts, const tt__schedule *sizes, int64_t rank);
-int64_t tt__list_1f1b(tt__act *acts, const tt__schedule *sizes, int64_t rank);
-int64_t tt__list_interleaved(tt__act *acts, const tt__schedule *sizes, int64_t rank);
-int64_t tt__list_zero_bubble(tt__act *acts, const tt__schedule *sizes, int64_t rank);
-int64_t tt__list_forward(tt__act *acts, const tt__schedule *sizes, int64_t rank);
-
-/* The k-th action of a rank that goes through its chunks in turns of `ranks` micro-batches, the last turn perhaps
- * shorter; `backward`: from the last chunk to the first. */
-tt__act tt__turn(const tt__schedule *sizes, int64_t k, bool backward);
-
 #endif

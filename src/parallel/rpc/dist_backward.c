@@ -1,8 +1,8 @@
-/* Lead a backward pass over workers: dist_part.h. */
+/* Lead a backward pass over workers: the leader of dist_part.c. */
 #include "base/args.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "parallel/rpc/dist_part.h"
+#include "parallel/rpc/dist.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

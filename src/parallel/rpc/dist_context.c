@@ -3,7 +3,6 @@
 #include "base/saved_error.h"
 #include "net/secure/secret.h"
 #include "parallel/rpc/dist.h"
-#include "parallel/rpc/training_functions.h"
 #include "tensor/ops/ops.h"
 
 #include <inttypes.h>

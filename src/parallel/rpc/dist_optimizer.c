@@ -2,7 +2,6 @@
 #include "autograd/engine.h"
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
-#include "parallel/rpc/training_functions.h"
 
 #include <inttypes.h>
 #include <stdio.h>

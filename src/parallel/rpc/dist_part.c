@@ -1,7 +1,21 @@
-#include "parallel/rpc/dist_part.h"
-
+/* A worker's part of a backward pass over a context. The leader is the worker that called backward.
+ *
+ *   leader                                     every worker, the leader included
+ *   1. find the messages that the roots depend on
+ *   reach(numbers of sends) ---------------->  marks these sends as sources, follows the graph from them
+ *                           <----------------  the receipts that it came to: (sender, number), each named once
+ *   ... and so on, until no new receipts are named. Now each worker knows the sends whose gradients will come
+ *   2. compute
+ *   finish() ------------------------------->  is answered when the part is done, or has failed
+ *                                              walks the graph from the roots, and from each source when its gradients
+ *                                              have come: gradient(number, gradients), sent by the worker that has the
+ *                                              receipt, as soon as the gradients of all its leaves are final
+ *   3. only after a failure
+ *   abort() -------------------------------->  ends its part
+ *
+ * A part is walked by the thread that brought it a gradient. */
 #include "base/error.h"
-#include "parallel/rpc/training_functions.h"
+#include "parallel/rpc/dist.h"
 #include "tensor/ops/ops.h"
 
 #include <inttypes.h>

@@ -1,7 +1,6 @@
 /* Modules that lie with other workers. */
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
-#include "parallel/rpc/training_functions.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -57,7 +57,7 @@ typedef struct tt__zero {
     tt__dict dict; /* the last state dict */
 } tt__zero;
 
-/* zero_slices.c: what an optimizer's shards are, if it is one of ours; NULL and TT_ERR_INVALID: it is not. */
+/* zero_layout.c: what an optimizer's shards are, if it is one of ours; NULL and TT_ERR_INVALID: it is not. */
 tt__zero *tt__zero_of(const char *who, const tt_optimizer *optimizer);
 extern const char tt__zero_kind[];
 
@@ -68,19 +68,10 @@ tt_status tt__zero_allocate(tt__zero *z);
 tt_status tt__zero_make_slices(const tt__zero *z);
 void tt__zero_release(tt__zero *z);
 
-/* zero_sharded.c, stage 3: take a sharded module's slices as parameters; be told when they go, or no more; what comes
- * before a step, and after it. */
+/* zero_step.c, stage 3: take a sharded module's slices as parameters; be told when they go; be told no more. */
 tt_status tt__zero_lay_out_sharded(tt__zero *z);
 tt_status tt__zero_watch_sharded(tt__zero *z);
 void tt__zero_unwatch_sharded(tt__zero *z);
-tt_status tt__zero_begin_sharded(const tt__zero *z, const char *who);
-tt_status tt__zero_end_sharded(const tt__zero *z);
-
-/* zero_agree.c: have all ranks the same optimizer? `z->optimizer` NULL: this one has none. */
-tt_status tt__zero_agree(const tt__zero *z);
-
-/* Is every rank ready to make one? `own`: why this one isn't, its last error; the others are told. */
-tt_status tt__zero_agree_on_ready(tt_group *group, tt_status own);
 
 /* zero_grads.c: where the wrapper leaves the slice's part of the averages. */
 void *tt__zero_averaged(const tt__zero *z, const tt__zero_param *p);
