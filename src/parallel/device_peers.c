@@ -1,3 +1,4 @@
+/* Mapping the other ranks' device memory, and sums in it: see device_peers.h. */
 #include "parallel/device_peers.h"
 
 #include "base/error.h"
@@ -21,10 +22,11 @@ struct tt__device_peers {
     void *ranges[TT__DEVICE_PEERS]; /* of the others, by rank */
     uint64_t *given;                /* serials of this rank's pieces that the others have */
     size_t given_count;
-    bool broken; /* once some rank didn't reach some memory: what the others have is not known. Alike on all ranks */
+    /* some rank didn't reach some memory once, so what the others have is unknown. The same on all ranks */
+    bool broken;
 };
 
-/* What a rank says of a piece that it hands over, or of where its memory lies. */
+/* What a rank tells of a piece that it hands over, or of the place of its memory. */
 typedef struct peer_word {
     tt__device_piece piece;
     uint64_t more; /* pieces that follow */
@@ -132,7 +134,7 @@ static void log_unreached(const char *who) {
     tt__log(TT_LOG_INFO, "%s: the ranks can't reach each other's memory on devices: %s", who, tt_last_error());
 }
 
-/* One round of handing over: *more, whether any rank had a piece to give. *fine: so far this rank could do its part. */
+/* Hand over one piece each. *more: some rank had one to give. *fine: this rank could do its part so far. */
 static tt_status trade_round(tt__device_peers *p, char **at, const char *end, const char *who, bool *fine, bool *more) {
     peer_word own = {.more = 0}, words[TT__DEVICE_PEERS];
     int fd = -1, fds[TT__DEVICE_PEERS];
@@ -203,12 +205,12 @@ tt_status tt__device_peers_sum(const tt__device_peers *p, void *const *of, size_
     return p->device->sharing->sum(p->device, &sum, mark);
 }
 
-enum { LEAST_BYTES = 64 << 10 }; /* less is as fast by the host, in one call */
+enum { LEAST_BYTES = 64 << 10 }; /* fewer bytes are as fast over the host, in one call */
 
-/* What must be alike on all ranks. */
 /* ---- all_reduce of tensors where they lie: the ranks compare what they call, tell each other where their tensors lie,
  * sum each its share into all of them, and wait for each other ---- */
 
+/* What must be alike on all ranks. */
 typedef struct reduce_word {
     int64_t count;
     int32_t dtype, op;
@@ -271,7 +273,7 @@ static tt_status wait_for_mark(const tt_device *device, void *mark) {
     return mark ? device->queue->sent(device, mark, true, &done) : TT_OK;
 }
 
-/* Others of a call that has failed may still write there: the memory is nobody's any more. */
+/* Leak memory to which other ranks of a failed call may still write. */
 static void lend_for_ever(tt__storage *storage) {
     static _Atomic(lent *) all;
     lent *l = malloc(sizeof *l);
@@ -283,7 +285,7 @@ static void lend_for_ever(tt__storage *storage) {
         ;
 }
 
-/* This rank's share; then all wait for each other. */
+/* Sum this rank's share, then wait for all ranks. */
 static tt_status sum_and_meet(const tt_tensor_all_reduce_args *a, const tt__device_peers *peers, void *const *of,
                               const char *who) {
     const tt_device *device = tt_tensor_device(a->x);

@@ -1,4 +1,5 @@
-/* The parts of a training program's state, as an elastic job keeps them: lists of named tensors. */
+/* The parts of a training program's state that an elastic job keeps: modules, optimizers, generators, loaders. Each is
+ * saved as a list of named tensors. */
 #include "base/args.h"
 #include "base/error.h"
 #include "data/loader/loader.h"
@@ -104,8 +105,8 @@ static tt_status named_read_one(named_copy *copy, bytes_left *left) {
     return TT_OK;
 }
 
-/* Read a list from *data on, and move *data and *size behind it. After a failure, too, named_copy_free() must
- * follow. TT_ERR_FORMAT: there is none. */
+/* Read a list at *data, and move *data and *size behind it. named_copy_free() must follow, also after a failure.
+ * TT_ERR_FORMAT: there is no list. */
 static tt_status named_read(named_copy *copy, const void **data, size_t *size) {
     bytes_left left = {*data, *size};
     int64_t count;
@@ -223,8 +224,8 @@ tt_status tt_elastic_add_generator(tt_elastic *elastic, const char *name, tt_gen
 
 typedef struct module_part {
     tt_module *module;
-    tt_module *wrapper;   /* NULL: it has none, or that has been freed */
-    bool sync_batch_norm; /* its batch norms are to be over all ranks */
+    tt_module *wrapper;   /* NULL: none, or it was freed */
+    bool sync_batch_norm; /* make its batch norms SyncBatchNorms */
 } module_part;
 
 static tt_status module_save(void *user, tt_elastic_writer *writer) {
@@ -260,7 +261,7 @@ static tt_status module_load(void *user, const void *data, size_t size) {
     TT__TRY(load_list(parameters, &data, &size));
     TT__TRY(load_list(tt_module_buffers(p->module), &data, &size));
     for (int64_t i = 0; i < parameters->count; i++)
-        tt_zero_grad(parameters->tensors[i]); /* of a step that was left in the middle */
+        tt_zero_grad(parameters->tensors[i]); /* it belongs to an unfinished step */
     return TT_OK;
 }
 

@@ -1,11 +1,12 @@
-/* SyncBatchNorm: per channel c of the ranks' x (N,C,...) together, of `count` elements a channel:
+/* SyncBatchNorm. For each channel c of all ranks' x (N,C,...), with `count` elements a channel:
  *   y = (x - mean) rstd weight + bias, rstd = 1 / sqrt(var + eps)
  *   dx = weight rstd (g - (sum of g + (x - mean) rstd (sum of g (x - mean) rstd)) / count)
  * where mean, var and both sums are over all ranks, and the gradients of weight and bias over this one.
  *
  * In forward each rank sends mean, variance and count of its own part, and all merge them in the order of ranks (Chan,
- * Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979), so that no
- * difference of large sums is taken and all have the same bits. Both collectives are of f64. */
+ * Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979). So no difference
+ * of large sums is taken, and all ranks have the same bits. The collectives are of f64, and go over the host, unless
+ * the back end takes the device's memory alone: 2 C + 1 numbers in forward, 2 C in backward. */
 #include "parallel/sync_batch_norm.h"
 
 #include "autograd/autocast.h"
@@ -27,34 +28,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How far a forward has come. A failure on this rank alone before the exchange is told in it; after it, by aborting the
- * group. */
+/* How far a forward has come. Before the exchange, a failure on this rank alone is told in it; afterwards the group is
+ * aborted. */
 typedef enum sync_progress { SYNC_NOT_EXCHANGED, SYNC_EXCHANGING, SYNC_EXCHANGED } sync_progress;
 
-/* The group of the layers that were made together: one reference each, and one each record. */
+/* The group of layers that were made together. Each layer and each record has a reference. */
 typedef struct sync_ranks {
     tt_group *group;
     int world;
     _Atomic int refs;
-    double *parts; /* of all ranks, then this one's own: room for the widest layer */
+    double *parts; /* (world + 1) parts of the widest layer: all ranks', then this one's */
     sync_progress progress;
     const tt_device *device; /* of the last x; NULL: there was none */
     tt__pass_watcher passes;
 } sync_ranks;
 
 /* What a rank sends in a forward: means (C), variances (C), how many elements a channel has. */
-static inline size_t tt__sync_part_size(int64_t channels) { return 2 * (size_t)channels + 1; }
+static size_t sync_part_size(int64_t channels) { return 2 * (size_t)channels + 1; }
 
 static const char who[] = "SyncBatchNorm";
 
-/* ---- backward ---- */
+/* ---- exchange in backward ---- */
 
-/* x itself, or a new tensor of its shape and type there. NULL: no memory. */
+/* x itself if it lies on the host, else a new tensor on the host like it. NULL: no memory. */
 static tt_tensor *near_of(tt_tensor *x) {
     return tt__device_is_host(tt__device_of(x)) ? x : tt__tensor_new(who, x->shape, x->dtype);
 }
 
-/* Bring near_of(x) to x, if `status` is TT_OK, and free it. */
+/* If `status` is TT_OK, copy near_of(x) to x; free it. */
 static tt_status near_done(tt_tensor *near, tt_tensor *x, tt_status status) {
     if (near == x)
         return status;
@@ -90,9 +91,9 @@ static tt_status sync_sums(const sync_ranks *r, const tt_tensor *db, const tt_te
     return near ? near_done(near, sums, sum_at(r, db, dw, near)) : tt_last_status();
 }
 
-/* ---- forward ---- */
+/* ---- exchange in forward ---- */
 
-/* Find mean and rstd of this rank's x; `near`: on the host. */
+/* Compute mean and rstd of this rank's x; `near`: on the host. */
 static tt_status own_stats(const tt_batch_norm_args *a, double eps, tt_tensor *const stats[2],
                            tt_tensor *const near[2]) {
     TT__TRY(tt__batch_norm_stats_out(who, a->x, eps, stats[0], stats[1]));
@@ -102,7 +103,7 @@ static tt_status own_stats(const tt_batch_norm_args *a, double eps, tt_tensor *c
     return TT_OK;
 }
 
-/* Write this rank's part; the tensors are room for it. */
+/* Write this rank's part; the tensors are scratch memory. */
 static tt_status own_moments(const tt_batch_norm_args *a, double eps, tt_tensor *const stats[2],
                              tt_tensor *const near[2], double *part) {
     int64_t channels = near[0]->numel, count = a->x->numel / channels;
@@ -121,7 +122,7 @@ static tt_status own_moments(const tt_batch_norm_args *a, double eps, tt_tensor 
 /* Merge all ranks' parts. */
 static void merge_channel(const double *parts, int world, int64_t channels, int64_t c, double count, double *mean,
                           double *var) {
-    size_t stride = tt__sync_part_size(channels);
+    size_t stride = sync_part_size(channels);
     double total = 0, squares = 0;
     for (int r = 0; r < world; r++)
         total += parts[r * stride + 2 * channels] * parts[r * stride + c];
@@ -136,13 +137,13 @@ static void merge_channel(const double *parts, int world, int64_t channels, int6
 }
 
 static double *own_moments_part(const sync_ranks *s, int64_t channels) {
-    return s->parts + s->world * tt__sync_part_size(channels);
+    return s->parts + s->world * sync_part_size(channels);
 }
 
-/* The same by way of x's device, where the group's back end takes nothing of the host. */
+/* Gather the parts over x's device, if the group's back end takes nothing of the host. */
 static tt_status gather_parts_far(const sync_ranks *s, int64_t channels) {
     TT_AUTO_SCOPE;
-    const int64_t n = (int64_t)tt__sync_part_size(channels);
+    const int64_t n = (int64_t)sync_part_size(channels);
     tt_tensor *own = (tt_from_blob)(own_moments_part(s, channels), TT_SHAPE(n), TT_F64);
     own = own ? tt__to_device(who, own, s->device) : NULL;
     tt_tensor *all = own ? tt__tensor_new_on(who, s->device, TT_SHAPE(s->world * n), TT_F64, NULL) : NULL;
@@ -166,11 +167,11 @@ static tt_status gather_parts(sync_ranks *s, int64_t channels) {
         return status;
     }
     return tt_all_gather_with(TT_ARGS(tt_all_gather_args, .group = s->group, .send = own_moments_part(s, channels),
-                                      .recv = s->parts, .count = (int64_t)tt__sync_part_size(channels), .dtype = TT_F64,
+                                      .recv = s->parts, .count = (int64_t)sync_part_size(channels), .dtype = TT_F64,
                                       .file = "the forward of a SyncBatchNorm"));
 }
 
-/* This rank has failed: tell the others, which exchange their parts, or will. Keeps its error. */
+/* Tell the others, in their exchange, that this rank has failed. Keeps its error. */
 static void sync_tell_failure(sync_ranks *s, int64_t channels) {
     tt__saved_error failure;
     double *own = own_moments_part(s, channels);
@@ -181,7 +182,7 @@ static void sync_tell_failure(sync_ranks *s, int64_t channels) {
     tt__error_restore(&failure);
 }
 
-/* Exchange the parts: *count, and mean and rstd of all ranks' x, in `near`. */
+/* Exchange the parts, and compute *count, and mean and rstd of all ranks' x, in `near`. */
 static tt_status exchange_parts(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *const stats[2],
                                 tt_tensor *const near[2], int64_t *count) {
     int64_t channels = near[0]->numel;
@@ -192,7 +193,7 @@ static tt_status exchange_parts(sync_ranks *s, const tt_batch_norm_args *a, tt_t
     TT__TRY(own_moments(a, eps, stats, near, own_moments_part(s, channels)));
     TT__TRY(gather_parts(s, channels));
     for (int r = 0; r < s->world; r++) {
-        double elements = parts[r * tt__sync_part_size(channels) + 2 * channels];
+        double elements = parts[r * sync_part_size(channels) + 2 * channels];
         if (elements < 0)
             return tt__fail(TT_ERR_PEER, "%s: rank %d could not find the mean of its batch; its error says why", who,
                             r);
@@ -211,7 +212,7 @@ static tt_status exchange_parts(sync_ranks *s, const tt_batch_norm_args *a, tt_t
     return TT_OK;
 }
 
-/* The same, of tensors on any device. */
+/* The same for tensors on any device. */
 static tt_status exchange_stats(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *mean, tt_tensor *rstd,
                                 int64_t *count) {
     tt_tensor *const stats[2] = {mean, rstd};
@@ -223,14 +224,14 @@ static tt_status exchange_stats(sync_ranks *s, const tt_batch_norm_args *a, tt_t
     return status;
 }
 
-/* No rank has an element: the running statistics stay, weights have gradients of 0. */
+/* No rank has an element: leave the running statistics, and let weights have gradients of 0. */
 static tt_status no_stats(tt_tensor *mean, tt_tensor *rstd) {
     TT__TRY(tt__fill_out(who, mean, 0));
     return tt__fill_out(who, rstd, 1);
 }
 
-/* Find mean and rstd (C), in f64, over all ranks, and move the running statistics towards them. *count: the elements of
- * a channel. */
+/* Compute mean and rstd (C) over all ranks, in f64, and move the running statistics towards them. *count: elements of a
+ * channel. */
 static tt_status sync_stats(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *mean, tt_tensor *rstd,
                             int64_t *count) {
     TT__TRY(exchange_stats(s, a, mean, rstd, count));
@@ -287,7 +288,7 @@ static tt_status sync_gradients(tt_node *node, const sync_state *s) {
     return tt__grad_wanted(node, 2) ? tt__grad_give(node, 2, db) : TT_OK;
 }
 
-/* Abort the group on failure: the others wait for this rank's sums. */
+/* After a failure abort the group, as the others wait for this rank's sums. */
 static tt_status sync_backward(tt_node *node) {
     const sync_state *s = tt__state(node);
     tt_status status = sync_gradients(node, s);
@@ -298,8 +299,8 @@ static tt_status sync_backward(tt_node *node) {
 
 static const tt__operator sync_op = {.name = who, .backward = sync_backward, .destroy = sync_state_destroy};
 
-/* The pass may have failed before it came to a layer, where other ranks wait. Records that have run no longer say whose
- * they are, so any SyncBatchNorm within reach counts as one of these. */
+/* A pass may fail before it comes to a layer, where other ranks wait. Records that have run no longer name their layer,
+ * so any SyncBatchNorm that the pass would have reached counts. */
 static void sync_pass_failed(void *user, const tt__reach *reach) {
     const sync_ranks *r = user;
     bool reaches = !reach;
@@ -344,7 +345,7 @@ static tt_tensor *sync_run(sync_ranks *s, const tt_batch_norm_args *a) {
 
 static bool is_narrow(const tt_tensor *x) { return x && (x->dtype == TT_BF16 || x->dtype == TT_F16); }
 
-/* Sums of 16 bits would lose what the ranks exchange: such tensors are computed in f32. */
+/* Compute tensors of 16 bits in f32, as sums of 16 bits would lose too much. */
 static tt_tensor *sync_run_wide(sync_ranks *s, tt_batch_norm_args a) {
     tt_dtype dtype = a.x->dtype;
     bool has_weight = a.weight, has_bias = a.bias;
@@ -364,7 +365,7 @@ static tt_tensor *sync_run_any(sync_ranks *s, tt_batch_norm_args a) {
     return is_narrow(a.x) ? sync_run_wide(s, a) : sync_run(s, &a);
 }
 
-/* Is there no exchange: one rank, or a replica's thread, which takes part in none? */
+/* Is there nothing to exchange: one rank, or a replica's thread, which makes no collectives? */
 static bool sync_meets_nobody(const sync_ranks *s) { return s->world == 1 || tt__replica_of_thread().count > 1; }
 
 static void sync_refuse(void *user, int64_t features) {
@@ -400,7 +401,7 @@ static const tt__batch_norm_kind sync_kind = {
 static sync_ranks *sync_ranks_new(tt_group *group, const char *caller, int64_t widest) {
     const int world = tt_get_world_size(group);
     sync_ranks *s = calloc(1, sizeof *s);
-    double *parts = malloc((size_t)(world + 1) * tt__sync_part_size(widest) * sizeof *parts);
+    double *parts = malloc((size_t)(world + 1) * sync_part_size(widest) * sizeof *parts);
     tt_status status = s && parts ? TT_OK : tt__fail(TT_ERR_MEMORY, "%s: no memory for a group", caller);
     if (!status)
         status = tt_group_split_with(TT_ARGS(tt_group_split_args, .out = &s->group, .group = group, .color = 0,
@@ -417,7 +418,7 @@ static sync_ranks *sync_ranks_new(tt_group *group, const char *caller, int64_t w
     return s;
 }
 
-/* Is a module of the tree one that is converted: any batch norm, or (`all` false) one that is converted already? */
+/* Is module i of the tree one to renew: any batch norm, or (`all` false) a SyncBatchNorm only? */
 static bool sync_is_place(const tt_named_modules *tree, int64_t i, bool all) {
     const tt_module *m = tt__module_unwrapped(tree->modules[i]);
     return tt__is_batch_norm(m) && (all || !strcmp(tt__module_class(m)->name, sync_class.name));

@@ -1,5 +1,5 @@
-/* Training where ranks have different numbers of batches: those that have no more take part in the steps of the others
- * (ddp_pass.c), which costs the others nothing. */
+/* Training with different numbers of batches on the ranks. A rank that has no more data takes part in the steps of the
+ * others (ddp_pass.c), which costs them nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -108,7 +108,7 @@ static tt_status call_step(const tt_join *join, tt_join_step_fn step, const char
 static tt_status shadow_one_step(tt_join *join) {
     tt__ddp *d = join->presence.ddp;
     bool before = tt_enable_grad_begin(), sync = d->sync;
-    d->sync = true; /* as the others' steps are, also where this rank's data have ended between two */
+    d->sync = true; /* the others average, even if this rank's data ended between two averages */
     tt_status status = tt__ddp_before_forward(join->wrapper, d);
     tt_no_grad_end(before);
     if (!status)
@@ -117,7 +117,7 @@ static tt_status shadow_one_step(tt_join *join) {
     return status ? tt__fail_prefix("tt_join_wait") : TT_OK;
 }
 
-/* Those that took part to the end have the newest parameters and buffers; of what is random in a forward, only they. */
+/* Take parameters and buffers of a rank that took part to the end: its buffers are the newest. */
 static tt_status take_newest(const tt__ddp *d, int root) {
     const tt_named_tensors *lists[] = {tt_module_parameters(d->module), tt_module_buffers(d->module)};
     for (int i = 0; i < 2; i++)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Room for what is told of a failed attach. */
+/* Room for the text about a failed attach. */
 enum { HOOK_TEXT = 512 };
 
 static const char set_name[] = "tt_reducer_set_comm_hook";
@@ -66,7 +66,7 @@ static tt_status attach_hook(tt_reducer *r, const tt_comm_hook *hook, void *stat
     return status ? tt__fail_prefix("communication hook \"%s\"", hook->name) : TT_OK;
 }
 
-/* Attach it on all ranks or on none: where one can't, the others would make its calls alone. */
+/* Attach the hook on all ranks or on none. */
 static tt_status attach_everywhere(tt_reducer *r, const tt_comm_hook *hook, void *state) {
     if (!hook->attach)
         return TT_OK;

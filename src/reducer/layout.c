@@ -80,8 +80,8 @@ void tt__reducer_delay(const tt_reducer *r, uint32_t *order) {
     }
 }
 
-/* Number buckets as they are filled in this order, in which those that are delayed come last: bucket_of[k] is that of
- * parameter order[k]. */
+/* bucket_of[k] := the bucket of parameter order[k]. Delayed parameters come last in `order`, and have buckets of their
+ * own. */
 static tt_status assign_buckets(const tt_reducer *r, const uint32_t *order, size_t *bucket_of, size_t *count) {
     size_t n = r->param_count, others = 0, limits[] = {FIRST_BUCKET_BYTES, TT_DEFAULT_BUCKET_CAP_BYTES};
     const size_t *limit = r->cap ? &r->cap : limits, limit_count = r->cap ? 1 : 2;
@@ -251,7 +251,7 @@ static void put_back(tt_reducer *r, const built *before) {
     memcpy(r->params, before->params, r->param_count * sizeof *r->params);
 }
 
-/* On failure all is as before, as gradients are still used where they lie. */
+/* On failure everything is as before: the old buckets are still in use. */
 static tt_status replace_buckets(tt_reducer *r, const size_t *bucket_of, size_t count) {
     built before = {.buckets = r->buckets, .bucket_count = r->bucket_count, .notes = r->notes};
     before.order = malloc(r->param_count * sizeof *before.order);

@@ -40,7 +40,7 @@ static tt_status check_reducer_args(const tt_reducer_new_args *args) {
     return TT_OK;
 }
 
-/* ---- the same on all ranks? ---- */
+/* ---- making and freeing ---- */
 
 static tt_status describe_parameter(const tt_reducer_new_args *args, char **texts) {
     if (asprintf(&texts[0], "bucket_cap_bytes %zu", args->bucket_cap_bytes) < 0)
@@ -86,7 +86,7 @@ static tt_status copy_params(tt_reducer *r, const tt_reducer_new_args *args) {
     return TT_OK;
 }
 
-/* Gradients become ready about in reverse order of the forward pass. */
+/* Expect gradients to become ready in reverse order of the parameters. */
 static tt_status expect_order(tt_reducer *r) {
     if (!(r->order = calloc(2 * r->param_count, sizeof *r->order)))
         return fail_no_memory((int64_t)r->param_count);
@@ -135,7 +135,7 @@ static tt_status build_reducer(const tt_reducer_new_args *args, const tt__reduce
     if (!status)
         status = tt__reducer_make_buckets(r);
     if (status) {
-        tt_ignore(tt__joint_call_end(call, status)); /* before what takes all ranks to free */
+        tt_ignore(tt__joint_call_end(call, status)); /* first, as freeing is collective */
         end_reducer(r, "tt_reducer_free");
         return status;
     }
@@ -166,6 +166,8 @@ void tt__reducer_release(tt_reducer *r, const char *who) {
 }
 
 void tt_reducer_free(tt_reducer *r) { tt__reducer_release(r, "tt_reducer_free"); }
+
+/* ---- a step ---- */
 
 static tt_status check_usable(const tt_reducer *r, const char *function) {
     if (!r)

@@ -1,11 +1,11 @@
 /* Averages over V shards on W ranks, as a communication hook.
  *
  * Gradients of a rank's shards go one after the other into partial sums: the largest subtrees of the tree over V leaves
- * (shard_tree.h) that its block has so far, as a binary counter carries. Elements of 16-bit floats have f32 partials,
+ * that its block has so far, as a binary counter carries. Elements of 16-bit floats have f32 partials,
  * rounded once, at the root.
  *
- * Where each rank ends with one partial, and what remains is the tree that W ranks sum in, one all-reduce of the
- * native engine does the rest. Else, and with engines whose sums have an order of their own, bytes alone are moved:
+ * If each rank ends with one partial, and what remains is the tree that W ranks sum in, one all-reduce of the native
+ * engine does the rest. Otherwise, and with engines whose sums have another order, bytes are moved:
  *   0  all_to_all_v: rank o gets slice o of all partials
  *   1  joins them in the tree's order, rounds; all_gather_v
  * Sent a rank: (W-1)/W (P w + n) bytes: P partials, at most 2 log2 V, of w bytes (those of the bucket, n; of 16-bit
@@ -21,13 +21,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Subtrees from left to right, no two of which are halves of a third. */
-typedef struct tt__shard_stack {
+/* ---- the tree: the one summation order (comm/reduce/reduce_tree.c) over V shards, as V ranks would sum ---- */
+
+/* Neighbouring subtrees from left to right, no two of which are halves of a third. */
+typedef struct shard_stack {
     int depth;
     tt__shard_node node[TT__SHARD_DEPTH];
-} tt__shard_stack;
+} shard_stack;
 
-/* With p the largest power of two not above n, the first 2(n-p) leaves fold in pairs: p units. */
+/* With p the largest power of two not above n, the first 2 (n - p) leaves fold in pairs, which makes p units. Returns
+ * the number of pairs. */
 static int folded_pairs(int n) {
     int p = 1;
     while (2 * p <= n)
@@ -55,9 +58,9 @@ static bool are_halves(int n, tt__shard_node left, tt__shard_node right) {
     return middle - first == end - middle && first % (end - first) == 0;
 }
 
-/* Append a subtree to those of the tree over n leaves, and join what can be. Returns how many joins that makes: each
- * time the last two become one. */
-static int shard_push(tt__shard_stack *s, int n, tt__shard_node node) {
+/* Append a subtree of the tree over n leaves, and join the last two while they are halves of one. Returns the number of
+ * joins. */
+static int shard_push(shard_stack *s, int n, tt__shard_node node) {
     int joins = 0;
     for (; s->depth > 0 && are_halves(n, s->node[s->depth - 1], node); joins++)
         node.lo = s->node[--s->depth].lo;
@@ -71,18 +74,18 @@ tt__shard_node tt__shard_block(int shards, int world, int rank) {
 
 /* Is a range of leaves one subtree? */
 static bool is_subtree(int n, int lo, int hi) {
-    tt__shard_stack s = {0};
+    shard_stack s = {0};
     for (int leaf = lo; leaf < hi; leaf++)
         shard_push(&s, n, (tt__shard_node){leaf, leaf + 1});
     return s.depth == 1;
 }
 
-/* Does each rank make one partial sum, and is what remains the tree that `world` ranks sum in? */
-/* If every subtree of the ranks' tree covers shards that are a subtree, the halves are the same, too. */
+/* Does each rank make one partial sum, and is what remains the tree that `world` ranks sum in? Yes, if every subtree of
+ * the ranks' tree covers shards that are a subtree. */
 static bool shard_blocks_are_ranks(int shards, int world) {
-    tt__shard_stack ranks = {0};
+    shard_stack ranks = {0};
     for (int r = 0; r < world; r++) {
-        tt__shard_stack before = ranks;
+        shard_stack before = ranks;
         int end = tt__shard_block(shards, world, r).hi;
         if (!is_subtree(shards, tt__shard_block(shards, world, r).lo, end))
             return false;
@@ -94,12 +97,14 @@ static bool shard_blocks_are_ranks(int shards, int world) {
     return true;
 }
 
-/* Elements that are joined at a time, in the first-level cache; slices are whole lines. */
+/* ---- the hook ---- */
+
+/* RUN elements are joined at a time, so that they stay in the first-level cache; slices are whole lines. */
 enum { RUN = 1024, LINE = 16 };
 
 static const char site[] = "the averaging of shards";
 
-/* What becomes of a rank's shard: `joins` with the last of `depth` partials there were. */
+/* A shard of this rank: when it comes there are `depth` partials, and it is joined with the last `joins` of them. */
 typedef struct carry {
     int depth, joins;
 } carry;
@@ -120,7 +125,7 @@ struct tt__shard_sums {
     double scale;
     tt__shard_node block;
     carry *carries;                        /* (shards of this rank) */
-    tt__shard_stack *stacks;               /* (world) what each rank ends with */
+    shard_stack *stacks;                   /* (world) what each rank ends with */
     int slots, all;                        /* partials that a rank has at most; that all ranks end with */
     int64_t *counts;                       /* (4, world): room for the counts and offsets of a call */
     char (*scratch)[RUN * sizeof(double)]; /* (TT__SHARD_DEPTH): too much for a thread's stack */
@@ -132,7 +137,7 @@ struct tt__shard_sums {
     } * places; /* (param_count) */
 };
 
-/* ---- partials of this rank */
+/* ---- partials of this rank ---- */
 
 static char *partial_at(const tt__shard_sums *s, const shard_bucket *b, size_t element, int slot) {
     size_t owner = s->owners == 1 ? 0 : element / b->slice;
@@ -140,7 +145,7 @@ static char *partial_at(const tt__shard_sums *s, const shard_bucket *b, size_t e
     return (char *)b->partials + at * tt_dtype_size(b->wide);
 }
 
-/* Elements from `at` on that lie together, of `left`. */
+/* How many of the `left` elements from `at` on lie together. */
 static size_t run_of(const shard_bucket *b, size_t at, size_t left) {
     size_t n = b->slice - at % b->slice;
     n = n < RUN ? n : RUN;
@@ -172,7 +177,7 @@ void tt__shard_sums_add(tt__shard_sums *s, size_t i, int shard) {
     }
 }
 
-/* ---- of all ranks */
+/* ---- partials of all ranks ---- */
 
 /* Elements of a rank's slice. */
 static size_t slice_length(const shard_bucket *b, int rank) {
@@ -184,7 +189,7 @@ static size_t slice_length(const shard_bucket *b, int rank) {
 static void join_run(const tt__shard_sums *s, const shard_bucket *b, size_t at, size_t n) {
     const char *operand[TT__SHARD_DEPTH + 1];
     size_t size = tt_dtype_size(b->wide);
-    tt__shard_stack stack = {0};
+    shard_stack stack = {0};
     const char *from = (const char *)b->received + at * size;
     for (int r = 0; r < s->world; r++)
         for (int p = 0; p < s->stacks[r].depth; p++, from += b->slice * size) {
@@ -326,11 +331,11 @@ static void shard_sums_free(void *state) {
     free(s);
 }
 
-/* Play through what all ranks do. */
+/* Find out which partials all ranks end with, and how this rank's shards are joined. */
 static void plan_shards(tt__shard_sums *s) {
     for (int r = 0; r < s->world; r++) {
         tt__shard_node block = tt__shard_block(s->shards, s->world, r);
-        tt__shard_stack *stack = &s->stacks[r];
+        shard_stack *stack = &s->stacks[r];
         for (int shard = block.lo; shard < block.hi; shard++) {
             carry c = {.depth = stack->depth};
             c.joins = shard_push(stack, s->shards, (tt__shard_node){shard, shard + 1});

@@ -37,7 +37,7 @@ static const char who[] = "tt_data_parallel";
 
 /* A parameter's values when they were given. */
 struct tt__given {
-    const tt__storage *storage; /* only compared */
+    const tt__storage *storage; /* only compared, never followed */
     uint32_t version;
 };
 
@@ -130,8 +130,8 @@ void tt__copies_free(tt__module_copies *c) {
 
 /* ---- giving ---- */
 
-/* Have the copies the values already? Of the host's memory nobody knows, which the program may write to. So records of
- * the forward before stay good until a parameter changes. */
+/* Do the copies have the parameter's values already? Then it isn't given again, so that records of earlier forwards
+ * stay valid. Memory of the host always counts as changed, as the program may write to it. */
 static bool parameter_is_given(tt__given *given, const tt_tensor *x) {
     const tt__given now = {x->storage, atomic_load(&x->storage->version)};
     bool same = given->storage == now.storage && given->version == now.version;
@@ -171,7 +171,7 @@ static void give_modes(const tt__module_copies *c) {
     }
 }
 
-/* Its own failure is forgotten with what was given. */
+/* After a failure everything is given again. */
 tt_status tt__copies_give(const tt__module_copies *c) {
     TT_NO_GRAD;
     give_modes(c);

@@ -18,7 +18,7 @@
 
 /* ---- forward ---- */
 
-/* Buffers are taken once for passes that are averaged together, before the first of them, as PyTorch does. */
+/* If several passes are averaged together, buffers are taken once, before the first, as in PyTorch. */
 tt_status tt__ddp_before_forward(const tt_module *self, tt__ddp *d) {
     if (!tt__is_recording())
         return TT_OK;
@@ -148,7 +148,7 @@ tt_module *tt__ddp_make(const tt_ddp_args *args) {
         status = tt__ddp_attach(d, args->group, true);
     tt_module *wrapper = status ? NULL : tt__module_new(&ddp_class, d);
     if (!wrapper) {
-        tt_ignore(tt__joint_call_end(&call, tt_last_status())); /* before what takes all ranks to release */
+        tt_ignore(tt__joint_call_end(&call, tt_last_status())); /* first, as releasing is collective */
         ddp_release(d);
     }
     return wrapper;

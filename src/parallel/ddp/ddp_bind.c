@@ -1,5 +1,5 @@
-/* A wrapper's group: what must be alike on its ranks, whose parameters they take, and the reducer that holds the
- * gradients. */
+/* Binds a wrapper to a group: compares the ranks' modules and options, takes rank 0's values, and makes the reducer
+ * that holds the gradients. */
 #include "autograd/engine.h"
 #include "base/error.h"
 #include "base/saved_error.h"
@@ -19,7 +19,7 @@ typedef struct contents {
     const tt_named_tensors *parameters, *buffers;
 } contents;
 
-/* Tensors that are left out may be of another shape on each rank. */
+/* Ignored tensors may have different shapes on each rank, so their text leaves the shape out. */
 static tt_status describe_list(const tt__ddp *d, const char *what, const tt_named_tensors *list, char **texts) {
     for (int64_t i = 0; i < list->count; i++) {
         bool parameter = *what == 'p', ignored = tt__ddp_is_named(d->ignored, list->names[i]);
@@ -37,7 +37,7 @@ static tt_status describe_list(const tt__ddp *d, const char *what, const tt_name
 static tt_status describe_options(const tt__ddp *d, const contents *c, char **text) {
     const char *ignored = tt__ddp_unknown_ignored(d, c->parameters, c->buffers);
     const char *delayed = tt__ddp_unknown_delayed(d, c->parameters);
-    int threads = d->virtual_ranks ? tt_get_num_threads() : 0; /* they divide sums in the passes */
+    int threads = d->virtual_ranks ? tt_get_num_threads() : 0; /* their number decides how sums are divided */
     if (asprintf(text, ".virtual_ranks %d, .shard_seed %llu, %sbroadcast of buffers, %d threads%s%s%s%s",
                  d->virtual_ranks, (unsigned long long)d->shard_seed, d->broadcast_buffers ? "" : "no ", threads,
                  ignored ? ", in .ignored the unknown " : "", ignored ? ignored : "",
@@ -108,7 +108,7 @@ static tt_status make_reducer(tt__ddp *d, size_t *count) {
     return status;
 }
 
-/* Check that no other wrapper holds the gradients, as two reducers can't. */
+/* Check that no other wrapper holds the gradients: they can lie in one reducer only. */
 static tt_status check_unwrapped(const tt__ddp *d) {
     const tt_named_tensors *all = tt_module_parameters(d->module);
     for (int64_t i = 0; i < all->count; i++)
@@ -135,7 +135,7 @@ static tt_status attach_slots(tt__ddp *d, size_t count) {
     return TT_OK;
 }
 
-/* A device may fail on this rank alone. */
+/* Let gradients lie in the reducer's buckets or their twins. A device may fail on this rank alone. */
 static tt_status place_gradients(tt__ddp *d, size_t count) {
     tt_status status = tt__ddp_attach_device(d);
     if (!status)

@@ -32,9 +32,9 @@
 typedef struct twin {
     void *data, *bucket; /* on the device, and on the host */
     size_t bytes;        /* of gradients */
-    void *mark;          /* of the copy to the bucket, or of the sum, that is under way; NULL: there is none */
-    bool sent, pinned;   /* it was copied; its bucket is pinned since */
-    bool reached;        /* by all ranks, as they reach theirs: */
+    void *mark;          /* of the current copy to the bucket, or the current sum; NULL: there is none */
+    bool sent, pinned;   /* it was copied once; its bucket was pinned then */
+    bool reached;        /* all ranks reach all ranks' twins of this bucket, at `of` */
     void *of[TT__DEVICE_PEERS];
     bool lent; /* other ranks may be writing to it */
 } twin;
@@ -103,10 +103,10 @@ static tt_status twin_send(void *user, size_t bucket) {
     const tt_device *device = d->device.twins->device;
     twin *t = &d->device.twins->list[bucket];
     if (twin_reaches(user, bucket)) {
-        t->lent = true; /* when this rank joins the call that says so: the others may begin behind that */
+        t->lent = true; /* the others may write to it after the next call */
         return device->queue->mark(device, &t->mark);
     }
-    if (!t->bytes || d->sums_shards) /* all its parameters have sparse gradients; or they came one by one */
+    if (!t->bytes || d->sums_shards) /* all gradients are sparse; or they were copied one by one */
         return TT_OK;
     if (!t->sent)
         t->pinned = tt__pin_for_copies(device, t->bucket, t->bytes);
@@ -150,7 +150,7 @@ static tt_status twin_receive(void *user, size_t bucket) {
                          : device->from_host(device, t->data, t->bucket, t->bytes);
 }
 
-/* What the program never sees needs no copy: a gradient that isn't there counts as zero. */
+/* A gradient that isn't there counts as zero, and needs no copy. */
 static tt_status twin_read(void *user, size_t i, void *to) {
     const tt__ddp *d = user;
     const tt_device *device = d->device.twins->device;
@@ -182,7 +182,7 @@ static tt_status make_twin(const tt_device *device, const tt__reducer_bucket *b,
     t->data = device->alloc(device, t->bytes ? t->bytes : 1);
     if (!t->data)
         return tt_last_status();
-    return device->from_host(device, t->data, t->bucket, t->bytes); /* zeros, of which those between gradients stay */
+    return device->from_host(device, t->data, t->bucket, t->bytes); /* zeros; those between gradients stay */
 }
 
 static void free_twin(const tt_device *device, twin *t) {
@@ -191,7 +191,7 @@ static void free_twin(const tt_device *device, twin *t) {
         tt_ignore(device->queue->sent(device, t->mark, true, &done));
     if (t->pinned)
         device->queue->unpin(device, t->bucket);
-    if (!t->lent) /* what another rank of a failed step may yet write to is nobody's any more */
+    if (!t->lent) /* a rank of a failed step may still write to a lent one, so that leaks */
         device->free(device, t->data);
 }
 
@@ -209,7 +209,7 @@ static void twins_free(tt__ddp_twins *twins) {
     tt__error_restore_reason(&saved);
 }
 
-/* Collective. A rank that failed before has aborted the group. */
+/* Find out which twins all ranks reach. Collective; a rank that failed before this has aborted the group. */
 static tt_status lend_twins(const tt__ddp *d, tt__ddp_twins *twins) {
     size_t reached = 0;
     for (size_t b = 0; b < twins->count && d->device.peers; b++) {
@@ -312,7 +312,7 @@ tt_status tt__ddp_check_devices(const tt__ddp *d, const tt_group *group, const t
 
 static const tt_device *placed_on(const void *user) { return ((const tt__ddp *)user)->device.place_device; }
 
-/* Memory that the back end has registered, if it has such. */
+/* Take memory that the back end has registered, if it registers any; else the device's. */
 static tt_status place_alloc(void *user, size_t bytes, void **out) {
     const tt__ddp *d = user;
     const tt_device *device = placed_on(user);
@@ -334,16 +334,15 @@ static void place_free(void *user, void *data) {
     const tt_device *device = placed_on(user);
     if (!data)
         return;
-    if (tt__group_has_windows(d->group)) /* memory of the device's is free for what comes behind; theirs goes */
+    if (tt__group_has_windows(d->group)) /* registered memory is unmapped at once, unlike the device's */
         tt_ignore(tt_device_synchronize(device));
     if (!tt__group_window_free(d->group, data))
         device->free(device, data);
 }
 
-/* The marks of a bucket: a page says whether they, the pages behind it, are pinned. So no other memory is pinned in
- * part. */
+/* The page before a bucket's marks. Marks have pages of their own, so that pinning touches no other memory. */
 typedef struct marks_page {
-    bool pinned;
+    bool pinned; /* the pages behind this one are */
 } marks_page;
 
 static size_t page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }

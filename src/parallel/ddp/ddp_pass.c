@@ -1,8 +1,10 @@
-/* The backward pass of a wrapper: every leaf's gradient lies in a bucket of the reducer. Its hook, called when the
- * gradient is final, marks it ready, which starts and advances reductions; the end of the pass waits for the rest.
- * Which parameters the pass won't reach is known when it gives its first gradient, so that they keep no bucket waiting;
- * at its end where operators in it run passes of their own (tt_recompute(), tt_apply()). Parameters that are averaged
- * last (.delay_all_reduce) are marked then, too. */
+/* The backward pass of a wrapper, and the end of its step.
+ *
+ * Every leaf's gradient lies in a bucket of the reducer. The leaf's hook, called when the gradient is final, marks it
+ * ready, which starts and advances reductions; the end of the pass waits for the rest. Parameters that the pass won't
+ * reach are marked unused with its first gradient, so that no bucket waits for them; if operators run passes of their
+ * own (tt_recompute(), tt_apply()), at its end. Parameters that are averaged last (.delay_all_reduce) are marked at the
+ * end, too. */
 #include "autograd/engine.h"
 #include "autograd/sparse_grad.h"
 #include "base/error.h"
@@ -31,7 +33,7 @@ static tt_status weigh_gradient(const tt__ddp_slot *s) {
     return tt_scale_(tt_grad(s->parameter), share) ? TT_OK : tt_last_status();
 }
 
-/* What the averages must be multiplied with: they were divided by the number of ranks. */
+/* The factor that corrects averages, which were divided by the number of ranks. */
 static double correction(const tt__ddp_presence *p, int world, int64_t examples) {
     if (p->present == 0)
         return 1;
@@ -80,7 +82,7 @@ static tt_status end_presence_step(tt__ddp *d) {
 
 /* ---- the end of a step: statistics, and new buckets ---- */
 
-/* How many steps a mean is taken over: single ones jump about. */
+/* Times are shown as means over so many steps, as single ones vary. */
 enum { SMOOTHED_STEPS = 16 };
 
 static int64_t count_unused(const tt__ddp *d) {
@@ -145,7 +147,7 @@ static tt_status rebuild_ddp_buckets(tt__ddp *d) {
     if (!status && rebuilt)
         status = tt__ddp_remake_twins(d);
     for (size_t i = 0; i < d->attached && rebuilt && !status; i++)
-        if (tt_requires_grad(d->slots[i].parameter) && !d->slots[i].sparse) /* a frozen one has no gradient now */
+        if (tt_requires_grad(d->slots[i].parameter) && !d->slots[i].sparse) /* a frozen parameter has no gradient */
             status = tt__leaf_set_grad_storage(d->slots[i].parameter, tt__ddp_gradient_place(d, i));
     if (status) { /* some gradients may still lie in the old buckets, which go with the reducer */
         tt__reducer_abandon(d->reducer, status);
@@ -162,7 +164,7 @@ static const char *name_of_slot(const tt__ddp_slot *s) { return s->owner->reduce
 
 static tt_status clear_gradient(const tt__ddp_slot *s) { return s->sparse ? TT_OK : tt__ddp_clear_gradient(s); }
 
-/* Its share of the average is the gradient that it has, also from earlier, if any. */
+/* Mark the parameter ready. Its share of the average is the gradient that it has, even from an earlier pass. */
 static tt_status mark_slot(tt__ddp_slot *s) {
     tt_reducer *r = s->owner->reducer;
     s->ready = true;
@@ -176,7 +178,7 @@ static tt_status mark_slot(tt__ddp_slot *s) {
     return s->touched ? tt_reducer_mark_ready(r, (int64_t)s->index) : tt_reducer_mark_unused(r, (int64_t)s->index);
 }
 
-/* One that was frozen, and is trained again, would never be seen to be used. */
+/* Refuse a parameter that was frozen and is trained again: it lost its hook, so no gradient of it would be seen. */
 static tt_status check_hooked(const tt__ddp_slot *s) {
     if (!tt_requires_grad(s->parameter) || tt__leaf_has_hook(s->parameter, tt__ddp_on_gradient))
         return TT_OK;
@@ -186,8 +188,8 @@ static tt_status check_hooked(const tt__ddp_slot *s) {
                     name_of_slot(s));
 }
 
-/* Mark all parameters that the passes under way won't reach: those averaged last (`delayed`), or the others. *waits:
- * some may still be reached. */
+/* Mark all parameters that the current passes won't reach: those averaged last (`delayed`), or the others. *waits: some
+ * may still be reached. */
 static tt_status mark_unreached(tt__ddp *d, bool delayed, bool *waits) {
     *waits = false;
     for (size_t i = 0; i < d->attached; i++) {
@@ -239,12 +241,11 @@ static tt_status on_pass_end(void *user, tt_status pass) {
     if (waits) /* for the second part of the pass (tt_backward_deferred()) */
         return TT_OK;
     status = finish_step(d);
-    d->told = status != TT_OK; /* it failed after the last bucket, or was told to the others there */
+    d->told = status != TT_OK; /* a failure here comes after the last bucket, or all ranks know of it */
     return status;
 }
 
-/* The pass may have failed before its first gradient, which no hook of ours sees: other ranks wait all the same, unless
- * it averages nothing. */
+/* A pass that fails before its first gradient calls no hook. If it would have averaged, other ranks wait for it. */
 void tt__ddp_pass_failed(void *user, const tt__reach *reach) {
     tt__ddp *d = user;
     bool reaches = !reach, told = d->told;
@@ -260,7 +261,7 @@ tt_status tt__ddp_on_gradient(tt_tensor *x, void *user) {
     tt__ddp_slot *s = user;
     tt__ddp *d = s->owner;
     bool first = !d->stepping, waits;
-    s->touched |= tt__ddp_has_gradient(s); /* the operators that it went into may have given it none */
+    s->touched |= tt__ddp_has_gradient(s); /* operators may have given it none */
     if (!d->sync)
         return TT_OK;
     if (!tt__ddp_shard_is_last(d))
@@ -285,7 +286,7 @@ tt_status tt__ddp_on_gradient(tt_tensor *x, void *user) {
 
 /* ---- steps of others ---- */
 
-/* Give nothing, and take the average if others give something. */
+/* Give no gradient, and take the average if others give one. */
 static tt_status mark_shadow(tt__ddp_slot *s) {
     tt_reducer *r = s->owner->reducer;
     s->ready = true;

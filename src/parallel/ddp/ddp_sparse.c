@@ -1,3 +1,4 @@
+/* Sparse gradients: their rows are gathered from all ranks, and rows of one number are added up. */
 #include "parallel/ddp/ddp_state.h"
 
 #include "autograd/sparse_grad.h"
@@ -15,7 +16,7 @@
 /* What errors of these collectives name instead of a line of the program. */
 static const char rows_site[] = "the averaging of sparse gradients";
 
-/* The word before a rank's numbers of rows. */
+/* The first number that a rank tells, before its numbers of rows. */
 enum { ROWS_FINE = 0, ROWS_FAILED = 1 };
 
 /* An exchange of the rows of P parameters, over W ranks. */
@@ -24,11 +25,12 @@ typedef struct rows_exchange {
     int world;            /* W */
     size_t count;         /* P */
     tt__ddp_slot **slots; /* (P) */
-    /* (W, 1 + P): each rank's word, and how many rows of each parameter it has. Holds the rest: */
+    /* (W, 1 + P): of each rank ROWS_FINE or ROWS_FAILED, and its number of rows of each parameter. The next three lie
+     * in the same memory. */
     int64_t *told;
     int64_t *own;     /* (1 + P): what this rank tells */
-    int64_t *counts;  /* (W): elements of each rank in an all_gather_v, */
-    int64_t *offsets; /* (W): and where they begin */
+    int64_t *counts;  /* (W): elements of each rank in an all_gather_v */
+    int64_t *offsets; /* (W): where they begin */
 } rows_exchange;
 
 bool tt__ddp_has_gradient(const tt__ddp_slot *s) {
@@ -105,7 +107,7 @@ static void end_exchange(rows_exchange *e) {
     free(e->told);
 }
 
-/* What this rank's rows are scaled by, so that a sum over ranks is the average: see ddp_presence.c. */
+/* What this rank's rows are scaled by, so that a sum over ranks is the average: see ddp_pass.c. */
 static double share_of_rank(const tt__ddp *d) {
     const tt__ddp_presence *p = d->presence;
     double weight = p && p->nominal ? (double)p->examples / (double)p->nominal : 1;

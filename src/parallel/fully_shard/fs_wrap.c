@@ -67,7 +67,7 @@ static tt_module *module_at(tt_module *module, const char *path) {
     return copy ? module : NULL;
 }
 
-/* Is one name the other, or of something inside it? */
+/* Is `inner` the name `outer`, or of something inside it? */
 static bool holds(const char *outer, const char *inner) {
     size_t n = strlen(outer);
     return !strncmp(outer, inner, n) && (!inner[n] || inner[n] == '.');
@@ -103,7 +103,7 @@ static tt_status fs_find_units(tt__fs *fs, const tt_fully_shard_args *args) {
     return TT_OK;
 }
 
-/* ---- forward of a unit */
+/* ---- forward of a unit ---- */
 
 static tt_status before_unit(tt_module *module, tt_tensor **inputs, int64_t input_count, void *user) {
     (void)module, (void)inputs, (void)input_count;
@@ -113,7 +113,7 @@ static tt_status before_unit(tt_module *module, tt_tensor **inputs, int64_t inpu
     return tt__fs_begin_next(u, u->owner->backward ? -1 : 1);
 }
 
-/* Put the unit's operator behind each output, so that backward gathers the unit before it reaches what made them. */
+/* Put the unit's operator behind each output, so that backward gathers the unit before it enters it. */
 static tt_status mark_outputs(const tt__fs_unit *u, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
                               int64_t out_count) {
     for (int64_t i = 0; i < out_count; i++) {
@@ -136,7 +136,7 @@ static tt_status after_unit(tt_module *module, tt_tensor *const *inputs, int64_t
     return mark_outputs(u, inputs, input_count, outputs, output_count);
 }
 
-/* ---- forward of the wrapper */
+/* ---- forward of the wrapper ---- */
 
 static tt_status check_trained(const tt__fs *fs) {
     for (size_t i = 0; i < fs->count; i++)
@@ -191,7 +191,7 @@ int64_t tt_fully_shard_unit_count(tt_module *module) {
     return fs ? (int64_t)fs->unit_count - 1 : 0;
 }
 
-/* ---- agreement */
+/* ---- agreement ---- */
 
 static bool describe_param(const tt__fs *fs, size_t i, char **text) {
     const tt__fs_param *p = &fs->params[i];
@@ -199,7 +199,7 @@ static bool describe_param(const tt__fs *fs, size_t i, char **text) {
                     p->trains ? "" : " without gradient", fs->units[p->unit].name) >= 0;
 }
 
-/* Write what must be alike; the count of texts, 0: no memory. */
+/* Write the texts that must be alike. Returns their number; 0: no memory. */
 static size_t describe_fs(const tt__fs *fs, const tt_named_tensors *buffers, char **texts) {
     size_t n = 0;
     if (asprintf(&texts[n++], "%zu units%s, .keep_after_forward %d, %sbroadcast of buffers", fs->unit_count - 1,
@@ -233,7 +233,7 @@ static tt_status agree_on_fs(const tt__fs *fs) {
     return status;
 }
 
-/* ---- making */
+/* ---- making ---- */
 
 static tt_status take_first_ranks(const tt__fs *fs) {
     const tt_named_tensors *parameters = tt_module_parameters(fs->module), *buffers = tt_module_buffers(fs->module);
@@ -289,7 +289,7 @@ static tt_module *make_fs(const tt_fully_shard_args *a, const tt__joint_call *ca
         tt__watch_passes(&fs->passes, tt__fs_pass_failed, fs);
         return wrapper;
     }
-    tt_ignore(tt__joint_call_end(call, tt_last_status())); /* before what takes all ranks to release */
+    tt_ignore(tt__joint_call_end(call, tt_last_status())); /* first, as releasing is collective */
     tt__fs_release(fs);
     return NULL;
 }

@@ -13,7 +13,7 @@
 
 bool tt__hook_takes_f32(tt_dtype dtype) { return dtype == TT_F32; }
 
-/* ---- parameters */
+/* ---- parameters ---- */
 
 static void free_params(tt__hook_param *params, int64_t count) {
     for (int64_t i = 0; i < count; i++)
@@ -45,8 +45,7 @@ static tt_status note_trained_params(const tt__comm_hook *h, const tt_named_tens
     return TT_OK;
 }
 
-/* Note the parameters that require a gradient: buckets know their numbers among those. On failure the list of before
- * stays. */
+/* List the parameters that require a gradient; buckets number them in this list. After a failure the old list stays. */
 static tt_status list_params(tt__comm_hook *h) {
     const tt__ddp *d = tt__ddp_of(h->ddp);
     const tt_named_tensors *all = tt_module_parameters(d->module);
@@ -65,7 +64,7 @@ static tt_status list_params(tt__comm_hook *h) {
     return TT_OK;
 }
 
-/* ---- buckets */
+/* ---- buckets ---- */
 
 static void free_hook_buckets(tt__hook_bucket *buckets, int64_t count) {
     for (int64_t b = 0; b < count; b++) {
@@ -89,7 +88,7 @@ static bool buckets_are_alike(const tt_bucket *a, const tt_bucket *b) {
     return true;
 }
 
-/* Errors of another world don't count in this one. */
+/* Do the errors stay valid? Not if the number of ranks or the buckets differ. */
 static bool errors_stay(const tt__comm_hook *h, const tt_bucket *buckets, int64_t count) {
     if (h->world != tt_get_world_size(buckets[0].group) || h->bucket_count != count)
         return false;
@@ -132,7 +131,7 @@ static tt_status fill_hook_buckets(tt__comm_hook *h, const tt_bucket *buckets, i
     return TT_OK;
 }
 
-/* Make the buckets anew, with errors of zero; on failure there are none. */
+/* Make new buckets, with errors of zero. After a failure there are none. */
 static tt_status make_hook_buckets(tt__comm_hook *h, const tt_bucket *buckets, int64_t count) {
     drop_hook_buckets(h);
     if (!(h->buckets = calloc((size_t)count, sizeof *h->buckets)))
@@ -144,7 +143,7 @@ static tt_status make_hook_buckets(tt__comm_hook *h, const tt_bucket *buckets, i
     return status;
 }
 
-/* Give back in the order in which all ranks do. */
+/* Free buffers, in an order that is the same on all ranks. */
 static void free_buffers(tt__comm_hook *h) {
     for (int64_t b = 0; b < h->bucket_count; b++)
         for (int i = 0; i < TT__HOOK_BUFFERS; i++) {
@@ -174,7 +173,7 @@ static tt_status allocate_buffers(tt__comm_hook *h) {
     return TT_OK;
 }
 
-/* What this rank does alone, so that it may fail on it alone. */
+/* The part of attaching that may fail on this rank alone. */
 static tt_status attach_alone(tt__comm_hook *h, const tt_bucket *buckets, int64_t count) {
     bool stay = errors_stay(h, buckets, count);
     TT__TRY(list_params(h));
@@ -206,7 +205,7 @@ void tt__hook_detach(void *state) {
     h->group = NULL;
 }
 
-/* ---- the wrapper's */
+/* ---- the wrapper's hook ---- */
 
 static void free_hook(void *state) {
     tt__comm_hook *h = state;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- saving */
+/* ---- saving ---- */
 
 static tt_status save_errors(tt__comm_hook *h, const tt__hook_bucket *b) {
     for (int64_t g = 0; g < b->view.gradient_count && b->error; g++) {
@@ -45,7 +45,7 @@ const tt_named_tensors *tt_comm_hook_state_dict(tt_module *ddp) {
     return tt__dict_finish(&h->dict, save_hook(h));
 }
 
-/* ---- loading */
+/* ---- loading ---- */
 
 tt_status tt__hook_find(const tt__comm_hook *h, const tt_named_tensors *state, const char *kind, const char *of,
                         tt_dtype dtype, int64_t count, const tt_tensor **found) {
@@ -76,7 +76,7 @@ static tt_status load_errors(const tt__comm_hook *h, const tt__hook_bucket *b, c
     return TT_OK;
 }
 
-/* Errors of averages are those of a slice: where buckets lie otherwise they begin anew. */
+/* Errors of averages belong to a slice of a bucket: if buckets differ, they begin at zero. */
 static void load_average_error(const tt__comm_hook *h, const tt__hook_bucket *b, const tt_named_tensors *state) {
     char name[64];
     snprintf(name, sizeof name, "%s.average_error.%lld", h->cls->hook.name, (long long)b->view.index);

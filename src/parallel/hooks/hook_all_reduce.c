@@ -56,7 +56,7 @@ static const tt__hook_half_kernels *half_kernels(const half_hook *h) {
     return h->type == TT_F16 ? &k->f16 : &k->bf16;
 }
 
-/* Where the bucket lies in 16 bits. */
+/* Narrow the bucket; returns the 16-bit elements. */
 static uint16_t *narrow(const half_hook *h, const tt_bucket *b) {
     const tt__hook_half_kernels *k = half_kernels(h);
     uint16_t *out = is_wide(b->dtype) ? tt__hook_bucket_of(&h->base, b)->buffers[0] : b->data;
@@ -78,7 +78,7 @@ static void widen(const half_hook *h, const tt_bucket *b) {
         half_kernels(h)->widen_f64(b->data, in, (size_t)b->count);
 }
 
-/* Where the bucket, on a device, lies in 16 bits. */
+/* The memory for the 16-bit elements of a bucket on a device. */
 static void *narrow_of(const half_hook *h, const tt_bucket *b) {
     return is_wide(b->dtype) ? tt__hook_bucket_of(&h->base, b)->buffers[0] : b->data;
 }
@@ -88,7 +88,7 @@ static tt_tensor *far_tensor(const tt_bucket *b, void *data, tt_dtype dtype) {
     return tt__tensor_borrow(tt__hook_site, device, data, TT_SHAPE(b->count), dtype);
 }
 
-/* The same by the device's operators, in its stream. */
+/* Narrow the bucket by the device's operators, in its stream. */
 static tt_status narrow_far(const half_hook *h, const tt_bucket *b) {
     TT_AUTO_SCOPE;
     TT_NO_GRAD;

@@ -52,7 +52,7 @@ static tt_status check_and_compare(const tt__averager_plan *plan) {
     if (!plan->params)
         return tt__fail_argument("%s: expected a list of parameters, got NULL", who);
     TT__TRY(tt__named_tensors_check(who, plan->params, true));
-    TT__TRY(compare_over_ranks(plan)); /* first, so that a type that is wrong on one rank is no secret of that rank's */
+    TT__TRY(compare_over_ranks(plan)); /* first, so that all ranks hear of a type that is wrong on one */
     return tt__flat_check_list(who, plan->params);
 }
 
@@ -173,7 +173,7 @@ static tt_status check_averager(const tt_model_averager *a, const char *who) {
     return TT_OK;
 }
 
-/* The others wait for a rank that can't take part, so they are told, and nothing is averaged after a failure. */
+/* Average. A failure is told to the ranks that wait for this one, and nothing is averaged after it. */
 static tt_status average_now(tt_model_averager *a, const char *who, bool all) {
     a->broken = tt__flat_check(&a->flat, who);
     if (!a->broken && (a->broken = a->cls->average(a, all)))

@@ -42,7 +42,7 @@ enum { HEADING_WORDS = sizeof(activation_heading) / sizeof(int64_t), ACTIVATION_
 /* The other end of a call, how long to wait for it, and where the call was made. */
 typedef struct stage_link {
     tt_group *group;
-    int peer; /* in the group; its number in the job is what errors say */
+    int peer; /* in the group; errors have its number in the job */
     int64_t timeout_ms;
     const char *file;
     int line;
@@ -110,8 +110,8 @@ static tt_status recv_now(const stage_link *link, void *data, int64_t count, tt_
     return stage_finish(&work);
 }
 
-/* x as contiguous memory of the host: a tensor without history over x's storage or a copy's, whose one reference is the
- * caller's. NULL: no memory. */
+/* x as a contiguous tensor of the host without history, over x's storage or a copy's. The caller has its one reference.
+ * NULL: no memory. */
 static tt_tensor *activation_plain(const char *who, tt_tensor *x) {
     bool no_grad = tt_no_grad_begin();
     int scope = tt_scope_begin();
@@ -143,8 +143,8 @@ typedef struct parcel {
     activation_heading heading;
     tt_tensor *x;        /* while it is sent: contiguous, on the host */
     tt_shape shape;      /* of it */
-    tt_tensor *gradient; /* receives it; NULL: nothing waits for it now */
-    tt_work *work;       /* of the gradient */
+    tt_tensor *gradient; /* memory that waits for it; or NULL */
+    tt_work *work;       /* receives the gradient */
 } parcel;
 
 static void parcel_unref(parcel *p) {
@@ -160,7 +160,8 @@ static void on_message_done(tt_status status, int source, void *user) {
     parcel_unref(user);
 }
 
-/* The elements are with the peer: a record that is never walked keeps room for a gradient alone. */
+/* The elements were sent, so their memory can go. A record that is never walked then keeps only that of the
+ * gradient. */
 static void on_elements_done(tt_status status, int source, void *user) {
     (void)status, (void)source;
     parcel *p = user;
@@ -169,7 +170,7 @@ static void on_elements_done(tt_status status, int source, void *user) {
     parcel_unref(p);
 }
 
-/* The message keeps the parcel until it is done: for ever, where there is no memory to be told of that. */
+/* Let the message keep the parcel until it is done; for ever, if there is no memory for the callback. */
 static tt_status keep_for(parcel *p, tt_work *work, void (*done)(tt_status, int, void *)) {
     atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
     return tt_work_add_done_callback(work, done, p);
@@ -191,7 +192,7 @@ static tt_status begin_elements(parcel *p, int tag, tt_work **work) {
     return keep_for(p, *work, on_elements_done);
 }
 
-/* Have memory wait for the gradient, without a deadline: that of its notice counts. */
+/* Begin to receive the gradient, without a deadline: that of the notice counts. */
 static tt_status await_gradient(parcel *p) {
     tt_tensor *room = tt__tensor_new(send_who, p->shape, (tt_dtype)p->heading.dtype);
     if (!room)
@@ -207,7 +208,7 @@ static tt_status await_gradient(parcel *p) {
     return keep_for(p, p->work, on_message_done);
 }
 
-/* Wait for a while: a peer that is ready has it then, and one that itself waits for us won't keep us. */
+/* Wait for a peer that is ready, but not for one that waits for this rank. */
 static void wait_a_while(tt_work *work) {
     int64_t begin = tt__now_ns(), waited = 0;
     while (!tt_work_is_completed(work) && waited < PATIENCE_NS) {
@@ -229,7 +230,7 @@ static tt_status send_parcel(parcel *p, int tag) {
         status = begin_elements(p, tag, &elements);
     if (!status && wants)
         wait_a_while(elements);
-    else if (!status) /* no backward will tell how it ended, nor keep the caller from leaving the group */
+    else if (!status) /* no backward pass will wait for it */
         status = tt_work_wait(elements);
     tt_work_free(heading);
     tt_work_free(elements);
@@ -256,7 +257,7 @@ static tt_status send_activation_backward(tt_node *node) {
                                stage_peer(&p->link));
     }
     tt_tensor *gradient = p->gradient;
-    p->gradient = NULL; /* another pass has its own */
+    p->gradient = NULL; /* another pass receives its own */
     const tt_device *device = node->edge[0].device;
     tt_tensor *there = tt__device_of(gradient) == device ? gradient : tt__to_device(send_who, gradient, device);
     status = tt__grad_give(node, 0, there);
@@ -264,7 +265,7 @@ static tt_status send_activation_backward(tt_node *node) {
     return status;
 }
 
-/* The record is gone. Its work goes on without an owner. */
+/* The record is freed; its work may go on. */
 static void send_activation_destroy(void *state) {
     parcel *p = *(parcel **)state;
     tt_work_free(p->work);
@@ -329,14 +330,14 @@ tt_tensor *tt_send_activation_with(const tt_send_activation_args *args, size_t s
 
 static const char recv_who[] = "tt_recv_activation";
 
-/* Where a gradient goes. The leaf has one reference, a pass that sends another one. */
+/* The way of a gradient to the sender. The leaf has a reference, and so has a pass that sends. */
 typedef struct way_back {
     _Atomic int refs;
     stage_link link;
     int tag;
     int64_t notice;
     tt_tensor *leaf; /* while it is sent: a reference */
-    tt_tensor *sent; /* the same, and in plain memory */
+    tt_tensor *sent; /* its gradient in plain memory, while it is sent */
     tt_work *elements, *told;
 } way_back;
 
@@ -360,7 +361,7 @@ static tt_status way_back_fail(const way_back *w, const tt_tensor *x) {
     return tt__fail_prefix("%s: the gradient of %s to rank %d", recv_who, TT__DESCRIBE(x), stage_peer(&w->link));
 }
 
-/* The pass ends, also by a failure: what was begun goes out, as the peer waits for it. */
+/* The pass has ended, perhaps by a failure: finish sending, as the peer waits. */
 static tt_status finish_gradient(void *user, tt_status pass) {
     way_back *w = user;
     tt_status status = stage_finish(&w->elements);
@@ -403,7 +404,7 @@ static tt_status attach_way_back(tt_tensor *x, const stage_link *link, int64_t t
 
 /* ---- receiving: forward ---- */
 
-/* Check what a peer says. */
+/* Check a heading, which came from another process. */
 static tt_status check_heading(const activation_heading *h, int peer) {
     bool known = h->magic == ACTIVATION_MAGIC && h->ndim >= 0 && h->ndim <= TT_MAX_DIMS && h->dtype >= TT_F32 &&
                  h->dtype <= TT_BOOL && h->gradient_tag >= -1 && h->gradient_tag < 2 * GRADIENT_TAGS - 1;
@@ -423,7 +424,7 @@ static tt_status receive(const stage_link *link, int tag, activation_heading *h,
     return *x ? recv_now(link, (*x)->data, (*x)->numel, (*x)->dtype, tag) : tt_last_status();
 }
 
-/* Move x, which goes, to a device. */
+/* Move x to a device, and abandon the original. */
 static tt_tensor *to_place(tt_tensor *x, const tt_device *device) {
     if (!device || device == tt_tensor_device(x))
         return x;

@@ -1,4 +1,4 @@
-/* Making, checking and simulating schedules: see pipeline_schedule.h. */
+/* Makes, checks and simulates schedules: see pipeline_schedule.h. */
 #include "parallel/pipeline/pipeline_schedule.h"
 
 #include "base/error.h"
@@ -11,8 +11,8 @@
 /* ---- the schedules: each writes rank `rank`'s list, which has room for three actions for each micro-batch and chunk,
  * and returns how many it wrote ---- */
 
-/* The k-th action of a rank that goes through its chunks in turns of `ranks` micro-batches, the last turn perhaps
- * shorter; `backward`: from the last chunk to the first. */
+/* The k-th action of a rank that runs its chunks in turns of `ranks` micro-batches; the last turn may be shorter.
+ * `backward`: from the last chunk to the first. */
 static tt__act turn_at(const tt__schedule *sizes, int64_t k, bool backward) {
     int64_t turn = sizes->ranks * sizes->chunks, first = k / turn * sizes->ranks, in_turn = k % turn;
     int64_t width = sizes->micros - first < sizes->ranks ? sizes->micros - first : sizes->ranks;
@@ -67,7 +67,7 @@ static int64_t list_gpipe(tt__act *acts, const tt__schedule *sizes, int64_t rank
     return n;
 }
 
-/* Evaluation: the first half, chunk by chunk in turns. */
+/* An evaluation: forwards only, chunk by chunk in turns. */
 static int64_t list_forward(tt__act *acts, const tt__schedule *sizes, int64_t rank) {
     int64_t n = sizes->micros * sizes->chunks;
     (void)rank;
@@ -76,7 +76,7 @@ static int64_t list_forward(tt__act *acts, const tt__schedule *sizes, int64_t ra
     return n;
 }
 
-/* Of a rank's backwards, in their order, those whose weights' halves are still to be run. */
+/* The backwards of a rank, in their order, whose weights' halves have not run yet. */
 typedef struct kept_back {
     int64_t next, end;
 } kept_back;
@@ -87,7 +87,7 @@ static tt__act nth_backward(const tt__schedule *sizes, int64_t k) {
     return (tt__act){TT__BACKWARD, 0, k};
 }
 
-/* Add the weights' halves that are due, down to `keep` of them. */
+/* Add weights' halves until `keep` of them are left. */
 static int64_t add_due(tt__act *acts, const tt__schedule *sizes, int64_t rank, kept_back *back, int64_t keep) {
     int64_t n = 0;
     while (back->end - back->next > keep) {
@@ -106,7 +106,7 @@ static int64_t add_due(tt__act *acts, const tt__schedule *sizes, int64_t rank, k
  * whole. */
 static int64_t list_zero_bubble(tt__act *acts, const tt__schedule *sizes, int64_t rank) {
     int64_t each = sizes->micros * sizes->chunks, n = 0;
-    tt__act *whole = acts + each; /* at the end of the room, where it is read before it is overwritten */
+    tt__act *whole = acts + each; /* at the end of the room: it is read before it is overwritten */
     int64_t count = sizes->chunks > 1 ? list_interleaved(whole, sizes, rank) : list_1f1b(whole, sizes, rank);
     kept_back back = {0, 0};
     for (int64_t i = 0; i < count; i++) {
@@ -122,7 +122,7 @@ static int64_t list_zero_bubble(tt__act *acts, const tt__schedule *sizes, int64_
     return n + add_due(acts + n, sizes, rank, &back, 0);
 }
 
-/* What a schedule is and needs. */
+/* A kind of schedule. */
 typedef struct schedule_kind {
     const char *name;
     int64_t (*list)(tt__act *acts, const tt__schedule *sizes, int64_t rank);
@@ -275,7 +275,7 @@ static double *time_cell(const simulation *sim, double *table, int64_t stage, in
     return &table[stage * sim->s->micros + micro];
 }
 
-/* When what the action needs from other ranks, or its own, is there; -1: not known yet. */
+/* The time at which all that the action needs is there; -1: not known yet. */
 static double act_ready_at(const simulation *sim, int64_t rank, const tt__act *act) {
     int64_t R = sim->s->ranks, stages = R * sim->s->chunks, stage = act->chunk * R + rank;
     bool forward = act->kind == TT__FORWARD;
@@ -292,7 +292,7 @@ static double act_ready_at(const simulation *sim, int64_t rank, const tt__act *a
     return theirs > own ? theirs : own;
 }
 
-/* Run what rank `rank` can; returns whether it ran anything. */
+/* Run the actions that rank `rank` can. Returns whether it ran any. */
 static bool simulate_rank(simulation *sim, int64_t rank, int64_t first, tt__simulated *out) {
     const tt__act_list *list = &sim->s->lists[rank];
     bool any = false;

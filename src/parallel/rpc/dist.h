@@ -47,7 +47,7 @@ typedef struct tt__dist_grads {
 } tt__dist_grads;
 
 struct tt__dist_context {
-    tt__dist_context *next; /* in its place of dist->contexts; under dist->lock, as is */
+    tt__dist_context *next; /* in its list of dist->contexts; next and refs are under dist->lock */
     int refs;
     tt__dist *dist;
     uint64_t id;
@@ -59,24 +59,25 @@ struct tt__dist_context {
     int64_t receipt_count, receipt_room;
     tt__pointer_map receipt_at; /* leaf -> the index of its receipt */
     tt__dist_grads grads;
-    tt_scope **scopes; /* of functions that were called in the context: they keep the functions' tensors */
+    tt_scope **scopes; /* of functions called in the context; they keep the functions' tensors */
     int64_t scope_count, scope_room;
-    int *users; /* on the owner: the workers that have an entry */
+    int *users; /* on the owner: workers that have an entry */
     int64_t user_count, user_room;
 
-    /* The pass that is under way. */
-    tt__dist_part *part;                                        /* NULL: none is */
+    /* The current pass. */
+    tt__dist_part *part;                                        /* or NULL */
     int leader;                                                 /* the worker that leads it */
     void (*end_part)(tt__dist_context *context, uint64_t pass); /* tt__dist_part_end() */
 };
 
-/* Another worker may begin as many contexts as it likes: of one owner no more than so many are known here at a time. */
+/* TT__DIST_KNOWN_MAX: how many contexts of one owner are known here at a time, as another worker may begin any
+ * number. */
 enum { TT__DIST_PLACES = 4096 /* a power of two */, TT__DIST_KNOWN_MAX = 1 << 14 };
 
 struct tt__dist {
     tt_rpc *rpc;
     pthread_mutex_t lock;
-    tt__dist_context *contexts[TT__DIST_PLACES]; /* by id; under lock, as are */
+    tt__dist_context *contexts[TT__DIST_PLACES]; /* by id; this and the next two are under lock */
     uint32_t *known;                             /* how many contexts of an owner there are, by owner */
     int known_room;
     _Atomic uint64_t last_message, last_pass;
@@ -89,7 +90,7 @@ static inline int tt__dist_owner(uint64_t context) { return (int)(context >> TT_
 
 /* ---- dist_context.c ---- */
 
-/* Return what distributed autograd has of a worker; made at the first call. NULL, recorded: no memory, or `rpc` is
+/* Return the state of distributed autograd on a worker; the first call makes it. NULL, recorded: no memory, or `rpc` is
  * NULL. */
 tt__dist *tt__dist_of(tt_rpc *rpc);
 
@@ -145,7 +146,7 @@ typedef struct tt__dist_needed {
 
 typedef enum tt__dist_state { TT__DIST_FINDING, TT__DIST_WALKS, TT__DIST_DONE, TT__DIST_FAILED } tt__dist_state;
 
-/* Guarded by the context's lock, except `open`, which the thread uses that walks. */
+/* Guarded by the context's lock, except `open`, which belongs to the thread that walks. */
 struct tt__dist_part {
     int refs;
     tt__dist_context *context; /* a reference */
@@ -162,13 +163,13 @@ struct tt__dist_part {
     tt__open_pass *open;
     bool walking;        /* a thread walks */
     bool again;          /* gradients have come meanwhile, so it walks once more */
-    int64_t parcels;     /* its gradients that are on their way */
+    int64_t parcels;     /* messages of its gradients that have not ended */
     tt_future *finished; /* answers the leader's finish(); NULL: it has not asked, or was answered */
-    tt_status status;    /* of a part that failed; with */
+    tt_status status;    /* of a part that failed, with its text */
     char *text;
 };
 
-/* Is there nothing left that could fail? */
+/* Has the part ended, so that nothing of it can fail any more? */
 static inline bool tt__dist_part_is_done(const tt__dist_part *part) {
     return part->state == TT__DIST_DONE && !part->parcels;
 }
@@ -208,8 +209,8 @@ tt_status tt__dist_part_reach(tt__dist_part *part, const int64_t *numbers, int64
 /* Walk the graph as far as the gradients that have come allow. */
 void tt__dist_part_walk(tt__dist_part *part);
 
-/* Take a part that has ended out of its context, which is locked, so that another pass can begin. True: it was in
- * there, and its reference is the caller's to drop. */
+/* Take a part that has ended out of its context, which is locked, so that another pass can begin. True: it was there;
+ * the caller drops its reference. */
 bool tt__dist_part_detach(tt__dist_part *part);
 
 /* End the part of this pass (0: of any) with this thread's last error: the context has ended, or the leader was
@@ -236,7 +237,7 @@ TT__TRAINING_FUNCTIONS(TT__DECLARE_SERVED)
 
 /* ---- what the public functions of the same names do ---- */
 
-/* Make a value of a tensor, which is borrowed; return the tensor of a value. */
+/* Make a value of a tensor, which is borrowed. Return the tensor of a value, or NULL. */
 static inline tt_rpc_value tt__tensor_value(tt_tensor *x) {
     tt_rpc_value value = tt_rpc_none();
     if (x) {

@@ -16,12 +16,12 @@
 typedef struct frame {
     struct frame *outer;
     tt__dist_context *context; /* a reference, or NULL */
-    tt_scope *scope;           /* in a context; NULL: the scope is */
-    int block;                 /* this one of the thread */
+    tt_scope *scope;           /* of the function, in a context; or NULL */
+    int block;                 /* without a context: the thread's scope of the function */
 } frame;
 
 static _Thread_local frame *frames;
-static _Thread_local int unframed; /* functions for which there was no memory */
+static _Thread_local int unframed; /* functions that run without a frame, for lack of memory */
 
 static void dist_enter(tt_rpc *rpc, uint64_t context) {
     frame *f = unframed ? NULL : calloc(1, sizeof *f);
@@ -43,7 +43,7 @@ static void dist_enter(tt_rpc *rpc, uint64_t context) {
         f->block = tt_scope_begin();
 }
 
-/* Let the context keep the tensors that a function has made, unless it has ended. */
+/* Let the context keep the tensors that a function has made, unless the context has ended. */
 static void keep_scope(tt__dist_context *context, tt_scope *scope) {
     pthread_mutex_lock(&context->lock);
     bool kept = !context->ended &&
@@ -75,9 +75,9 @@ static void dist_leave(uint64_t before) {
     free(f);
 }
 
-/* ---- tensors that are sent */
+/* ---- tensors that are sent ---- */
 
-/* Pass the gradients that came back on to the tensors that were sent. */
+/* Give the gradients that came back to the tensors that were sent. */
 static tt_status sent_backward(tt_node *node) {
     for (int i = 0; i < node->inputs; i++)
         if (tt__grad_of(node, i))
@@ -114,7 +114,7 @@ static tt_status dist_sending(tt_rpc *rpc, int to, tt__rpc_context *context, tt_
     if (!dist)
         return tt_last_status();
     tt__dist_context *of = tt__dist_meet(dist, context->context);
-    if (!of) /* it has ended: nobody will ask */
+    if (!of) /* the context has ended, so no pass will ask */
         return TT_OK;
     tt_node *node = tt__dist_node(tensors, count);
     tt_status status = node ? note_send(of, to, node, &context->message) : tt_last_status();
@@ -135,7 +135,7 @@ const tt__dist_send *tt__dist_find_send(const tt__dist_context *context, uint64_
     return low < context->send_count && context->sends[low].number == number ? &context->sends[low] : NULL;
 }
 
-/* ---- tensors that arrive */
+/* ---- tensors that arrive ---- */
 
 static tt_status fill_receipt(tt__dist_context *context, tt__dist_receipt *receipt, tt_tensor *const *tensors) {
     for (int64_t i = 0; i < receipt->count; i++) {
@@ -148,7 +148,7 @@ static tt_status fill_receipt(tt__dist_context *context, tt__dist_receipt *recei
     return TT_OK;
 }
 
-/* After a failure the map may have leaves without a receipt: the call of this message fails. */
+/* Record a receipt. After a failure the map may have leaves without a receipt; the call of this message then fails. */
 static tt_status note_receipt(tt__dist_context *context, tt__dist_receipt *receipt, tt_tensor *const *tensors) {
     if (!tt__dist_room(&context->receipts, context->receipt_count, &context->receipt_room, sizeof *receipt))
         return TT_ERR_MEMORY;
@@ -178,9 +178,9 @@ static tt_status dist_received(tt_rpc *rpc, int from, const tt__rpc_context *con
 
 static const char values_name[] = "a tensor of a call";
 
-/* ---- leaving */
+/* ---- leaving ---- */
 
-/* Return x as a contiguous tensor of the host without history: a share of it or of a copy, which is the caller's. */
+/* Return x, or a copy, as a contiguous tensor of the host without history; a reference for the caller. */
 static tt_tensor *plain_share(tt_tensor *x) {
     bool no_grad = tt_no_grad_begin();
     int scope = tt_scope_begin();
@@ -215,7 +215,7 @@ static const void *form_of_tensor(tt_tensor *x, tt__rpc_form *form, size_t *byte
 
 static void release_tensor(void *keep) { tt__tensor_unref(keep); }
 
-/* ---- arriving */
+/* ---- arriving ---- */
 
 /* Check a form that another process has sent. */
 static tt_status read_form(const tt__rpc_form *form, size_t bytes, tt_shape *shape) {

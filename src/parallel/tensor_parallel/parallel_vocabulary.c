@@ -19,22 +19,22 @@
 
 /* Tensors on the device of the classes, each the one reference of this struct. */
 typedef struct own_classes {
-    tt_tensor *place;  /* (B,1) i64: its number among the rank's own; 0 for those of others */
-    tt_tensor *is_own; /* (B,1): 1 where it is one of the rank's own, else 0 */
-    tt_tensor *counts; /* (B,1): 0 where it is `ignore`, else 1 */
+    tt_tensor *place;  /* (B,1) i64: the class's number among the rank's own; 0 if it is another rank's */
+    tt_tensor *is_own; /* (B,1): 1 if the class is the rank's own, else 0 */
+    tt_tensor *counts; /* (B,1): 0 if the class is `ignore`, else 1 */
     int64_t counted;   /* how many are not `ignore` */
 } own_classes;
 
-/* What is known of a list of classes. */
+/* A list of classes, and how classes are divided. */
 typedef struct class_list {
     const tt_tensor *target; /* i64, any shape: B classes */
-    int64_t classes;         /* of each rank, in turn */
+    int64_t classes;         /* how many each rank has */
     const tt_group *group;
     tt_dtype dtype;        /* of is_own and counts */
     const int64_t *ignore; /* NULL: none */
 } class_list;
 
-/* The same on the host, as plain arrays (B). */
+/* The tensors of own_classes on the host, (B). */
 typedef struct sorted {
     int64_t *place;
     float *is_own, *counts;
@@ -96,7 +96,7 @@ static bool own_classes_find(const char *who, own_classes *own, const class_list
     bool found = find_classes(who, own, list);
     tt_scope_end(scope);
     tt_no_grad_end(no_grad);
-    if (!found) /* the scope that knew has ended */
+    if (!found) /* record the error in the outer scope */
         tt__tensor_fail(tt_last_status(), "%s", tt_last_error());
     return found;
 }
@@ -193,7 +193,7 @@ tt_module *tt_nn_vocab_parallel_embedding_with(const tt_nn_vocab_parallel_embedd
 
 static const char cross_entropy_who[] = "tt_tp_cross_entropy";
 
-/* What forward leaves, each a reference. */
+/* Results of the forward, each a reference. */
 typedef struct loss_parts {
     tt_tensor *exps; /* (B,V/n): exp(x - max) */
     tt_tensor *sums; /* (B,1) */
@@ -220,7 +220,7 @@ static const tt__operator parallel_cross_entropy_op = {.name = cross_entropy_who
 
 /* ---- forward, in a scope, without a record ---- */
 
-/* The largest logit of each row over all ranks (B,1). Two more numbers tell whether all have as many classes. */
+/* The largest logit of each row over all ranks (B,1). Two more numbers show whether all ranks have as many classes. */
 static tt_tensor *max_of_all(tt_tensor *x, tt_group *group) {
     double B = (double)tt_tensor_size(x, 0), classes = (double)tt_tensor_size(x, 1), most, least;
     tt_tensor *rows = tt_amax(x, .dim = TT_DIMS(1));
@@ -239,7 +239,7 @@ static tt_tensor *max_of_all(tt_tensor *x, tt_group *group) {
     return tt_view(tt_narrow(all, 0, 0, (int64_t)B), TT_SHAPE((int64_t)B, 1));
 }
 
-/* The classes are compared first: a rank with fewer than the others would refuse targets that are theirs, alone. */
+/* The numbers of classes are compared first: a rank with fewer would refuse, alone, targets that are others'. */
 static bool compute_loss(tt_tensor *x, const class_list *list, tt_group *group, own_classes *own, loss_parts *parts) {
     int64_t B = tt_tensor_size(x, 0);
     tt_tensor *max = max_of_all(x, group);
@@ -281,7 +281,7 @@ static tt_tensor *row_losses(tt_tensor *x, const class_list *list, tt_group *gro
     return rows;
 }
 
-/* `rows`, which go, reduced as PyTorch does: the mean is over those that count. */
+/* Reduce `rows`, which are abandoned, as PyTorch does: the mean is over the rows that count. */
 static tt_tensor *reduced_losses(tt_tensor *rows, tt_reduction reduction, int64_t counted) {
     if (reduction == TT_REDUCTION_NONE || !rows)
         return rows;

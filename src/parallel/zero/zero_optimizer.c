@@ -1,4 +1,5 @@
-/* Making and ending sharded optimizers, and what they are beside their state. */
+/* Makes and frees sharded optimizers: checks the wrapper and the options, compares them over the ranks, and has the
+ * program make its optimizer over the slices. */
 #include "base/args.h"
 #include "base/saved_error.h"
 #include "base/text/format.h"
@@ -61,7 +62,7 @@ static void describe_optimizer(const tt__zero *z, const char *failure, text_list
         describe_group(z, g, list);
 }
 
-/* Is every rank ready to make one? `own`: why this one isn't, its last error; the others are told. */
+/* Is every rank ready to make an optimizer? `own`: the error of this rank, its last error; the others are told. */
 static tt_status zero_agree_on_ready(tt_group *group, tt_status own) {
     static const char failed[] = "failed: ";
     char text[sizeof failed + TT__ERROR_TEXT_SIZE] = "ready";
@@ -75,7 +76,7 @@ static tt_status zero_agree_on_ready(tt_group *group, tt_status own) {
     return own;
 }
 
-/* Have all ranks the same optimizer? `z->optimizer` NULL: this one has none. */
+/* Compare the optimizer with the other ranks'. z->optimizer NULL: this rank failed to make one. */
 static tt_status zero_agree(const tt__zero *z) {
     static const char no_memory[] = "no memory to compare with the other ranks";
     tt__saved_error saved;
@@ -95,7 +96,7 @@ static tt_status zero_agree(const tt__zero *z) {
     return status;
 }
 
-/* Is there a group, with whose ranks all else can be agreed on? */
+/* Check that the wrapper has a group, in which errors can be agreed on. */
 static tt_status check_wrapper(const tt__ddp *d) {
     if (!d)
         return tt__fail(TT_ERR_INVALID, "%s: expected a wrapper that tt_ddp() or tt_fully_shard() made", who);
@@ -133,7 +134,7 @@ static tt_status check_zero_args(const tt_zero_optimizer_args *a, const tt__ddp 
     return TT_OK;
 }
 
-/* The same for a module whose parameters are spread already. */
+/* The same for a module of tt_fully_shard(). */
 static tt_status check_sharded_args(const tt_zero_optimizer_args *a, const tt__fs *fs) {
     if (fs->watcher)
         return tt__fail(TT_ERR_STATE, "%s: the wrapper has such an optimizer already; free that first", who);
@@ -230,7 +231,7 @@ static tt_status build_zero(tt__zero *z, const tt_zero_optimizer_args *a) {
     return z->stage < 3 ? tt__zero_watch(z, a->ddp) : tt__zero_watch_sharded(z);
 }
 
-/* What this rank can do alone. Of `d` and `fs` one is NULL. */
+/* The part that this rank does alone. One of `d` and `fs` is NULL. */
 static tt_status prepare_zero(tt__zero **made, const tt_zero_optimizer_args *a, tt__ddp *d, tt__fs *fs) {
     TT__TRY(d ? check_zero_args(a, d) : check_sharded_args(a, fs));
     tt_group *group = d ? d->group : fs->group;
@@ -248,7 +249,7 @@ static tt_status prepare_zero(tt__zero **made, const tt_zero_optimizer_args *a, 
     return d ? tt__zero_lay_out(z) : tt__zero_lay_out_sharded(z);
 }
 
-/* `optimizer`, which was made and has no shards yet, first: it watches the slices. */
+/* Free everything. The program's optimizer, which has no shards yet, goes first, as it watches the slices. */
 static tt_optimizer *give_zero_up(tt__zero *z) {
     if (!z)
         return NULL;

@@ -1,4 +1,4 @@
-/* The step of a sharded optimizer: every rank updates its slices, and takes the others'. */
+/* The step of a sharded optimizer: every rank updates its slices, and takes the others' updated slices. */
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
@@ -71,7 +71,7 @@ static tt_status zero_begin_sharded(const tt__zero *z, const char *caller) {
 
 static tt_status zero_end_sharded(const tt__zero *z) { return tt__fs_changed(z->fs); }
 
-/* What errors of collectives name, as they have no line of the program's. */
+/* The call site that errors of collectives name. */
 static const char spread_site[] = "the gathering of updated parameters";
 static const char join_site[] = "adding up over slices";
 
@@ -153,7 +153,7 @@ tt_status tt__zero_end(void *user, const char *caller, tt_status own) {
     return first;
 }
 
-/* The same where the group's back end takes nothing of the host: in the order of ranks. */
+/* Reduce the values with a back end that takes nothing of the host: gather them, and add up in the order of ranks. */
 static tt_status join_words(const tt__zero *z, double *values, int64_t n, bool largest) {
     double *all = calloc((size_t)z->world * (size_t)n, sizeof *all);
     if (!all)
@@ -170,7 +170,7 @@ static tt_status join_words(const tt__zero *z, double *values, int64_t n, bool l
     return status;
 }
 
-/* Behind the values go how many ranks failed, and the number of the one. */
+/* values[n] becomes the number of ranks that failed; values[n + 1] the rank, if one did. */
 tt_status tt__zero_join(void *user, const char *caller, tt_status own, double *values, int64_t n, bool largest) {
     const tt__zero *z = user;
     double *failed = &values[n], *rank = &values[n + 1];
