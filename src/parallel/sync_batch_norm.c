@@ -10,6 +10,7 @@
 #include "parallel/sync_batch_norm.h"
 
 #include "autograd/autocast.h"
+#include "autograd/failed_pass.h"
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
@@ -21,9 +22,11 @@
 #include "reducer/text_agreement.h"
 #include "tensor/ops/ops.h"
 
+#include <tutti/functional.h>
 #include <tutti/parallel.h>
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

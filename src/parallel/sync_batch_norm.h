@@ -2,12 +2,7 @@
 #ifndef TT_PARALLEL_SYNC_BATCH_NORM_H
 #define TT_PARALLEL_SYNC_BATCH_NORM_H
 
-#include "autograd/failed_pass.h"
-
-#include <tutti/functional.h>
 #include <tutti/sync_batch_norm.h>
-
-#include <stdatomic.h>
 
 /* Give the SyncBatchNorms of a tree this group; `all`: also make its other batch norms SyncBatchNorms. Collective, with
  * the same `all` on all ranks, even if there are no batch norms. TT_ERR_MISMATCH names the first that differs. */

@@ -176,7 +176,7 @@ static tt_status check_averager(const tt_model_averager *a, const char *who) {
 /* Average. A failure is told to the ranks that wait for this one, and nothing is averaged after it. */
 static tt_status average_now(tt_model_averager *a, const char *who, bool all) {
     a->broken = tt__flat_check(&a->flat, who);
-    if (!a->broken && (a->broken = a->cls->average(a, all)))
+    if (!a->broken && (a->broken = a->cls->average ? a->cls->average(a, all) : tt__average_plainly(a, a->group)))
         tt__fail_prefix("%s", a->cls->name);
     if (a->broken && a->cls->tell)
         a->cls->tell(a);
@@ -301,17 +301,11 @@ static bool periodic_due(const tt_model_averager *a) {
     return a->steps >= p->warmup_steps && (a->steps - p->warmup_steps) % p->period == 0;
 }
 
-static tt_status periodic_average(tt_model_averager *a, bool all) {
-    (void)all;
-    return tt__average_plainly(a, a->group);
-}
-
 static const tt__averager_class periodic_class = {
     .name = "tt_periodic_model_averager",
     .doing = "the averaging of parameters (tt_periodic_model_averager)",
     .size = sizeof(periodic),
     .due = periodic_due,
-    .average = periodic_average,
 };
 
 static tt_status check_periodic(const tt_periodic_model_averager_args *a) {

@@ -82,7 +82,7 @@ typedef struct tt__averager_class {
     const char *const *slot_names;
     /* Does the next step average? a->steps counts those before it. */
     bool (*due)(const tt_model_averager *a);
-    /* Average over the ranks whose turn it is; `all`: over all ranks. */
+    /* Average over the ranks whose turn it is; `all`: over all ranks. NULL: tt__average_plainly() over a->group. */
     tt_status (*average)(tt_model_averager *a, bool all);
     void (*tell)(const tt_model_averager *a); /* let all that may wait for this rank know of the last error; NULL: those
                                                * of a->group */

@@ -37,11 +37,6 @@ static bool post_local_due(const tt_model_averager *a) {
     return a->steps >= p->start && (a->steps - p->start) % p->period == 0;
 }
 
-static tt_status post_local_average(tt_model_averager *a, bool all) {
-    (void)all;
-    return tt__average_plainly(a, a->group);
-}
-
 /* ---- the hook ---- */
 
 static bool is_local(const post_local *p) { return p->base.steps >= p->start; }
@@ -109,7 +104,6 @@ static const tt__averager_class post_local_class = {
     .doing = "the averaging of parameters (tt_post_local_sgd)",
     .size = sizeof(post_local),
     .due = post_local_due,
-    .average = post_local_average,
     .tell = tell_both_groups,
     .end = post_local_end,
 };

@@ -69,8 +69,6 @@ static tt_status zero_begin_sharded(const tt__zero *z, const char *caller) {
     return tt__fs_settle(z->fs);
 }
 
-static tt_status zero_end_sharded(const tt__zero *z) { return tt__fs_changed(z->fs); }
-
 /* The call site that errors of collectives name. */
 static const char spread_site[] = "the gathering of updated parameters";
 static const char join_site[] = "adding up over slices";
@@ -136,7 +134,7 @@ tt_status tt__zero_end(void *user, const char *caller, tt_status own) {
     tt__zero *z = user;
     TT__TRY(tt__agree_on_success(z->group, caller, own));
     if (z->stage > 2)
-        return zero_end_sharded(z);
+        return tt__fs_changed(z->fs);
     tt_status first = TT_OK;
     for (size_t i = 0; i < z->bucket_count && !first; i++)
         first = send_own_part(z, &z->buckets[i]);
