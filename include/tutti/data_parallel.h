@@ -1,6 +1,6 @@
-/* tutti/data_parallel.h: one process, a thread a replica.
+/* tutti/data_parallel.h: data-parallel training in one process, with a thread for each replica.
  *
- * For small programs, and for what it teaches: a batch is cut in dimension 0, each replica computes a part of it, and
+ * For small programs, and for teaching: a batch is cut in dimension 0, each replica computes a part of it, and
  * the parts are put together. tt_ddp() (parallel.h) on as many ranks is faster, and goes beyond one machine: there
  * every rank also computes the loss, steps the optimizer and loads its own batches, all of which one thread does here.
  *
@@ -9,10 +9,9 @@
  *   tt_backward(loss);      the replicas' gradients, summed
  *
  * Replicas share the module's parameters, buffers and forward functions; nothing is copied, unless each has a device of
- * its own. So the forward functions
- * and hooks of modules of one's own are run by several threads at once: they may read what is theirs, and what they
- * write must be guarded, or replica 0's alone (tt_data_parallel_replica()). Running statistics of batch norms are those
- * of replica 0. Hooks are not registered or removed, and the tree is not changed, meanwhile. */
+ * its own. So several threads run the forward functions and hooks of the program's modules at once. These may read
+ * their data freely; writes must be guarded, or made by replica 0 only (tt_data_parallel_replica()). Running statistics
+ * of batch norms are those of replica 0. Meanwhile hooks must not be registered or removed, nor the tree changed. */
 #ifndef TUTTI_DATA_PARALLEL_H
 #define TUTTI_DATA_PARALLEL_H
 
@@ -24,7 +23,7 @@ typedef struct tt_data_parallel_args {
     tt_module *module; /* required */
     TT_OPTIONS;
     int replicas; /* how many at most, and threads with the caller's; 0, the default: tt_get_num_threads() */
-    tt_module *const *copies; /* modules alike, on other devices: one for each further replica. See below */
+    tt_module *const *copies; /* equal modules on other devices, one for each further replica. See below */
     int64_t copy_count;
     char tt_end; /* not an option: see base.h */
 } tt_data_parallel_args;
@@ -46,9 +45,9 @@ typedef struct tt_data_parallel_args {
  * On several devices each replica has a module of its own: the wrapped one, which is trained, and .copies of it, made
  * alike and moved (tt_module_to_device()). There are then 1 + .copy_count replicas.
  *   tt_data_parallel(net, .copies = (tt_module *[]){other}, .copy_count = 1)
- * They are owned as the module is, and no part of lists or the state_dict. A forward gives them the module's
- * parameters, where these have changed, and its buffers and modes; parts of the batch are brought to their devices,
- * results and gradients to the module's. Hooks of the copies' modules run, those of the module run for replica 0 alone.
+ * The copies are owned like the module, and are not in lists or the state_dict. A forward gives them the module's
+ * parameters, if these have changed, and its buffers and modes. Parts of the batch are moved to their devices, results
+ * and gradients to the module's. Hooks of the copies' modules run; those of the module run for replica 0 only.
  * NULL on failure: TT_ERR_INVALID copies that are not like the module or have a parent, or replicas below 0 or above
  * 1024; TT_ERR_UNSUPPORTED a wrapper inside; TT_ERR_STATE the module has a parent; TT_ERR_SYSTEM no more threads can be
  * started; TT_ERR_MEMORY.
@@ -57,7 +56,7 @@ typedef struct tt_data_parallel_args {
  * replica's forward returned: the text names the replica, the first one if there are several. One thread at a time. */
 TT_API tt_module *tt_data_parallel_with(const tt_data_parallel_args *args, size_t size);
 
-/* Return which replica the calling thread runs, in a forward or backward; 0 where there are none. From any thread. */
+/* Return which replica the calling thread runs, in a forward or backward; 0 outside of replicas. From any thread. */
 TT_API int tt_data_parallel_replica(void);
 
 /* Cut x in dimension 0 for at most `replicas`, as torch.chunk(): views, recorded. parts: room for `replicas`; the rest

@@ -1,9 +1,9 @@
-/* tutti/local_sgd.h: training in which ranks step on their own most of the time, and average parameters instead of
- * gradients: where the network between them is slow.
+/* tutti/local_sgd.h: training over slow networks: ranks step on their own most of the time, and average parameters
+ * instead of gradients.
  *
  * Except for tt_post_local_sgd(), the module is not wrapped by tt_ddp(): its backward passes average nothing. An
- * averager takes rank 0's parameters when it is made, and is told of each step of the optimizer, of whatever kind,
- * which stays the rank's own:
+ * averager sets all ranks' parameters to rank 0's when it is made. The program tells it of each step of the optimizer,
+ * which may be of any kind, and is the rank's own:
  *
  *   tt_model_averager *averager = NULL;
  *   tt_status status = tt_diloco(&averager, world, tt_module_parameters(model), 500, 0.7, 0.9);
@@ -13,8 +13,8 @@
  *       if (!status)
  *           status = tt_model_averager_step(averager);
  *
- * Threads. As in comm.h: what averages is a call on the group, and must not overlap others on it. One thread at a time
- * uses an averager. */
+ * Threads. As in comm.h: a call that averages is a call on the group, and must not overlap others on it. One thread at
+ * a time uses an averager. */
 #ifndef TUTTI_LOCAL_SGD_H
 #define TUTTI_LOCAL_SGD_H
 
@@ -26,12 +26,12 @@ typedef struct tt_model_averager tt_model_averager;
 
 /* ---- kinds
  *
- * Each is collective over `group`, which is borrowed (once it is destroyed the averager can only be freed), and keeps
- * the parameters: it and their module may be freed in any order; the list is copied. They are f32, f64, f16 or bf16, on
- * any device, and travel side by side in a few large buffers. All ranks get rank 0's.
- * *out: the caller's; NULL after a failure. Errors: TT_ERR_INVALID a list that is empty, or a value out of range, by
+ * Each call is collective over `group`, which is borrowed (once it is destroyed the averager can only be freed). The
+ * averager keeps the parameters, so it and their module may be freed in any order; the list is copied. Parameters are
+ * f32, f64, f16 or bf16, on any device, and are sent together in a few large buffers. All ranks get rank 0's.
+ * *out is the caller's; NULL after a failure. Errors: TT_ERR_INVALID a list that is empty, or a value out of range, by
  * name; TT_ERR_MISMATCH options or parameters that differ, on every rank, with the first that does; TT_ERR_DTYPE a
- * parameter that is no float; TT_ERR_UNSUPPORTED the back end takes no memory where the first one lies; those of a
+ * parameter that is no float; TT_ERR_UNSUPPORTED the back end takes no memory of the first one's device; those of a
  * collective. State (DiLoCo's anchor and momentum) lies on the host. */
 
 typedef struct tt_periodic_model_averager_args {
@@ -44,8 +44,8 @@ typedef struct tt_periodic_model_averager_args {
     char tt_end;          /* not an option: see base.h */
 } tt_periodic_model_averager_args;
 
-/* Local SGD (Stich, ICLR 2019): step number warmup_steps (counted from 0), and each `period`th after it, averages the
- * parameters over all ranks. PyTorch: PeriodicModelAverager, which leaves out parameters that have no gradient.
+/* Local SGD (Stich, ICLR 2019): parameters are averaged over all ranks in step number warmup_steps (counted from 0) and
+ * in each `period`th step after it. PyTorch: PeriodicModelAverager, which leaves out parameters that have no gradient.
  *   tt_periodic_model_averager(&averager, world, tt_module_parameters(model), 4, .warmup_steps = 100) */
 TT_API TT_NODISCARD tt_status tt_periodic_model_averager_with(const tt_periodic_model_averager_args *args, size_t size);
 
@@ -67,8 +67,8 @@ typedef struct tt_hierarchical_model_averager_args {
     char tt_end;          /* not an option: see base.h */
 } tt_hierarchical_model_averager_args;
 
-/* Neighbours average often, all ranks seldom (Lin et al., ICLR 2020): from step number warmup_steps (counted from 0)
- * on, a step whose number is a multiple of some levels' periods averages over the groups of the largest of them.
+/* Neighbours average often, all ranks seldom (Lin et al., ICLR 2020). From step number warmup_steps (counted from 0)
+ * on, a step averages over the groups of the largest level whose period divides the step's number.
  * PyTorch: HierarchicalModelAverager.
  * A rank whose averaging fails aborts the groups of all its levels with its error (TT_ERR_ABORTED there), so that a
  * dead rank's name also reaches ranks that were averaging without it.
@@ -83,17 +83,17 @@ typedef struct tt_post_local_sgd_args {
     int64_t start;           /* required: the first step that is local, counted from 0; >= 0 */
     int64_t period;          /* required: steps from one averaging of parameters to the next, >= 1 */
     TT_OPTIONS;
-    /* of this rank: who average gradients from then on. Borrowed until wrapper and averager are freed. NULL: the ranks
-     * of this one's host */
+    /* the ranks over which this one averages gradients from `start` on. Borrowed until wrapper and averager are freed.
+     * NULL: the ranks of this one's host */
     tt_group *subgroup;
-    bool no_local_averaging; /* from then on gradients are each rank's own */
+    bool no_local_averaging; /* from `start` on gradients are not averaged at all */
     char tt_end;             /* not an option: see base.h */
 } tt_post_local_sgd_args;
 
 /* Post-local SGD (Lin et al., ICLR 2020): the wrapper's backward passes average gradients over all ranks up to step
- * `start`, as counted by tt_model_averager_step(), and over the subgroup alone from then on; step number `start`, and
- * each `period`th after it, averages the parameters over all ranks. Sets the wrapper's communication hook, which stays
- * when the averager is freed; then it does what it did in the last step. Averager and wrapper may be freed in any
+ * `start`, as counted by tt_model_averager_step(), and over the subgroup only from then on. Parameters are averaged
+ * over all ranks in step number `start` and in each `period`th step after it. Sets the wrapper's communication hook,
+ * which stays when the averager is freed, and goes on as in the last step. Averager and wrapper may be freed in any
  * order. Errors: also TT_ERR_INVALID no wrapper. PyTorch: post_localSGD_hook with PostLocalSGDOptimizer.
  *   tt_post_local_sgd(&averager, ddp, 100, 4) */
 TT_API TT_NODISCARD tt_status tt_post_local_sgd_with(const tt_post_local_sgd_args *args, size_t size);
@@ -107,25 +107,24 @@ typedef struct tt_diloco_args {
     double outer_lr;       /* required: > 0; the paper: 0.7 */
     double outer_momentum; /* required: 0 to below 1; the paper: 0.9 */
     TT_OPTIONS;
-    tt_dtype send_as; /* TT_F16 or TT_BF16: what is averaged is rounded to this, and half as many bytes travel; TT_F32:
-                         not */
+    tt_dtype send_as; /* TT_F16 or TT_BF16: round the values to this type, and send half as many bytes; TT_F32: don't */
     char tt_end;      /* not an option: see base.h */
 } tt_diloco_args;
 
 /* DiLoCo (Douillard et al., 2023): after each `period` steps of the ranks' own (inner) optimizer, AdamW in the paper,
- * an outer step: SGD with Nesterov's momentum on the average of what their steps have changed, from where all began.
- * It is computed in f32, and travels so, whatever the type of parameters; in f64 for those of f64.
+ * an outer step: SGD with Nesterov's momentum, from the point where all ranks began, on the average of the changes that
+ * their steps made. Changes are computed and sent in f32, whatever the type of a parameter; for f64 in f64.
  *   tt_diloco(&averager, world, tt_module_parameters(model), 500, 0.7, 0.9) */
 TT_API TT_NODISCARD tt_status tt_diloco_with(const tt_diloco_args *args, size_t size);
 
 /* ---- use ---- */
 
-/* After each step of the optimizer, on all ranks: counts it, and averages if that is due. Then it is collective and
- * blocks; else it is neither. Errors: TT_ERR_INVALID NULL; TT_ERR_STATE a parameter that has another type or shape than
- * when the averager was made, or an averaging that failed before; those of a collective, after which some parameters
- * may be averaged and others not. Where one rank alone fails, or hears of a failure in a group of its own (levels,
- * subgroups), it aborts the averager's groups: the others get TT_ERR_ABORTED with its error, at once or in their next
- * call on such a group. PyTorch: ModelAverager.average_parameters(), PostLocalSGDOptimizer.step(). */
+/* Call it after each step of the optimizer, on all ranks: it counts the step, and averages if that is due. If it
+ * averages, it is collective and blocks. Errors: TT_ERR_INVALID NULL; TT_ERR_STATE a parameter that has another type or
+ * shape than when the averager was made, or an averaging that failed before; those of a collective, after which some
+ * parameters may be averaged and others not. If one rank alone fails, or hears of a failure in one of its groups
+ * (levels, subgroups), it aborts the averager's groups: the others get TT_ERR_ABORTED with its error, at once or in
+ * their next call on such a group. PyTorch: ModelAverager.average_parameters(), PostLocalSGDOptimizer.step(). */
 TT_API TT_NODISCARD tt_status tt_model_averager_step(tt_model_averager *averager);
 
 /* Average over all ranks now (DiLoCo: an outer step), and count nothing: at the end of training, or before an
@@ -135,16 +134,16 @@ TT_API TT_NODISCARD tt_status tt_model_averager_average(tt_model_averager *avera
 /* Will the next tt_model_averager_step() average? False for NULL. */
 TT_API bool tt_model_averager_is_due(const tt_model_averager *averager);
 
-/* The steps it has counted; 0 for NULL. */
+/* The number of steps that it has counted; 0 for NULL. */
 TT_API int64_t tt_model_averager_steps(const tt_model_averager *averager);
 
 /* State as named tensors: "step" (i64, a scalar), and of tt_diloco() "anchor.NAME" and "momentum_buffer.NAME" for each
  * parameter: the same on all ranks. Between averagings parameters and inner optimizers are each rank's own. Borrowed
- * until the next step or call of this; NULL, with the error recorded, for NULL, and if memory is out. */
+ * until the next step or the next call of this function. NULL, recorded: `averager` is NULL, or no memory. */
 TT_API const tt_named_tensors *tt_model_averager_state_dict(tt_model_averager *averager);
 
-/* Put it back, on all ranks the same. Not collective. Errors: TT_ERR_INVALID NULL, another number of entries;
- * TT_ERR_NOT_FOUND a missing one; TT_ERR_SHAPE, TT_ERR_DTYPE; all by name, and nothing is changed. */
+/* Load a state, the same on all ranks. Not collective. Errors, by name: TT_ERR_INVALID NULL, another number of entries;
+ * TT_ERR_NOT_FOUND a missing one; TT_ERR_SHAPE, TT_ERR_DTYPE. After an error nothing is changed. */
 TT_API TT_NODISCARD tt_status tt_model_averager_load_state_dict(tt_model_averager *averager,
                                                                 const tt_named_tensors *state);
 

@@ -2,8 +2,8 @@
  * ways at once: "dp" for copies of a model, "pp" for the stages of a pipeline, "tp" for parts of a layer.
  *
  * Ranks are numbered along the last dimension first, as PyTorch does: in a mesh {"dp", 2}, {"tp", 3} rank 4 has the
- * coordinates dp 1, tp 1. Along each dimension there is a group: of the ranks that differ in this coordinate alone.
- * Knows no tensors. One thread at a time. */
+ * coordinates dp 1, tp 1. Each dimension has a group, of the ranks that differ in this coordinate only. A mesh knows no
+ * tensors. One thread at a time. */
 #ifndef TUTTI_MESH_H
 #define TUTTI_MESH_H
 
@@ -17,7 +17,7 @@ typedef struct tt_mesh tt_mesh;
 
 typedef struct tt_mesh_dim {
     const char *name;
-    int64_t size; /* -1, of one dimension at most: what the others leave */
+    int64_t size; /* or -1, for one dimension at most: the ranks divided by the other sizes */
 } tt_mesh_dim;
 
 typedef struct tt_init_device_mesh_args {
@@ -51,32 +51,34 @@ TT_API TT_NODISCARD tt_status tt_init_device_mesh_with(const tt_init_device_mesh
  * tt_destroy_process_group(). What uses a group of it (wrappers, layers) can only be freed then. NULL is allowed. */
 TT_API void tt_mesh_free(tt_mesh *mesh);
 
-/* tt_group_abort() of every group of the mesh: what a rank does that has failed in one of them, so that those who wait
- * for it in another learn why, and wrappers can be freed without waiting for them.
+/* Abort every group of the mesh (tt_group_abort()). For a rank that has failed in one of them: ranks that wait for it
+ * in another then learn why, and wrappers can be freed without waiting.
  *   if (train(...))
  *       tt_mesh_abort(mesh, tt_last_error());
  * `reason` may be NULL, and so may `mesh`. */
 TT_API void tt_mesh_abort(tt_mesh *mesh, const char *reason);
 
-/* The group along a dimension, borrowed; ranks in it are numbered by this coordinate. `name` may be NULL where there is
+/* The group along a dimension, borrowed; ranks in it are numbered by this coordinate. `name` may be NULL if there is
  * only one dimension. NULL: TT_ERR_NOT_FOUND, which lists the names. PyTorch: DeviceMesh.get_group. */
 TT_API tt_group *tt_mesh_get_group(const tt_mesh *mesh, const char *name);
 
-/* This rank's coordinate along a dimension / how many ranks it has; `name` as above; -1 and an error for none. Of
- * tt_mesh_size(), NULL stands for all dimensions together. PyTorch: DeviceMesh.get_local_rank, size. */
+/* This rank's coordinate along a dimension; the number of ranks along it. `name` as above; in tt_mesh_size() NULL
+ * stands for all dimensions together. -1, with an error: no such dimension. PyTorch: DeviceMesh.get_local_rank,
+ * size. */
 TT_API int tt_mesh_get_local_rank(const tt_mesh *mesh, const char *name);
 TT_API int64_t tt_mesh_size(const tt_mesh *mesh, const char *name);
 
-/* How many dimensions, and the name of one, which lives as long as the mesh; 0 and NULL for none. PyTorch: ndim,
- * mesh_dim_names. */
+/* The number of dimensions; the name of one, valid while the mesh lives. 0 and NULL for no mesh or dimension. PyTorch:
+ * ndim, mesh_dim_names. */
 TT_API int64_t tt_mesh_ndim(const tt_mesh *mesh);
 TT_API const char *tt_mesh_dim_name(const tt_mesh *mesh, int64_t dim);
 
-/* This rank's coordinates into `out` (tt_mesh_ndim()). TT_ERR_INVALID a NULL. PyTorch: DeviceMesh.get_coordinate. */
+/* Write this rank's coordinates to `out` (tt_mesh_ndim()). TT_ERR_INVALID an argument is NULL. PyTorch:
+ * DeviceMesh.get_coordinate. */
 TT_API TT_NODISCARD tt_status tt_mesh_get_coordinate(const tt_mesh *mesh, int64_t *out);
 
-/* The mesh of some of its dimensions, of the ranks that share this rank's other coordinates. Makes no groups: it has
- * those of `mesh`. The caller's, freed by tt_mesh_free(), before or after `mesh`. PyTorch: mesh["dp", "tp"].
+/* A mesh of some of the dimensions, with the ranks that share this rank's other coordinates. Makes no groups, but uses
+ * those of `mesh`. The caller frees it by tt_mesh_free(), before or after `mesh`. PyTorch: mesh["dp", "tp"].
  *   tt_mesh *inner = tt_mesh_slice(mesh, "dp", "tp");
  * NULL: TT_ERR_NOT_FOUND a name that it lacks; TT_ERR_INVALID one that comes twice, or none; TT_ERR_MEMORY. */
 TT_API tt_mesh *tt_mesh_slice_with(const tt_mesh *mesh, const char *const *names, int64_t count);
@@ -86,9 +88,9 @@ TT_API tt_mesh *tt_mesh_slice_with(const tt_mesh *mesh, const char *const *names
                        (int64_t)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *)))
 #endif
 
-/* A mesh of one dimension, called `name`, which has the ranks of all of this mesh's, in their order, and the timeout of
- * the first mesh. Collective over the group that the first mesh was made from: all ranks flatten the same dimensions in
- * the same order. Errors: as tt_init_device_mesh(). PyTorch: DeviceMesh._flatten.
+/* Make a mesh of one dimension, called `name`, with all ranks of this mesh, in their order, and the timeout of the
+ * first mesh. Collective over the group that the first mesh was made of: all ranks flatten the same dimensions in the
+ * same order. Errors: as tt_init_device_mesh(). PyTorch: DeviceMesh._flatten.
  *   tt_mesh_flatten(&flat, inner, "dp_tp")
  *   tt_group *both = tt_mesh_get_group(flat, NULL); */
 TT_API TT_NODISCARD tt_status tt_mesh_flatten(tt_mesh **out, const tt_mesh *mesh, const char *name);

@@ -12,8 +12,8 @@
  * goes on from there. Each stage has its own optimizer, and may be wrapped by tt_ddp() on a group of its replicas.
  *
  * Order. Activations from one rank to another with one tag are received in the order in which they were sent. Gradients
- * find the activation that they belong to, in whatever order the stages run their backward passes. A sender of what
- * requires a gradient never waits for a receiver that waits for it.
+ * find the activation that they belong to, in whatever order the stages run their backward passes. If an activation
+ * requires a gradient, its sender never waits for a receiver that waits for the sender.
  *
  * Threads: as in parallel.h; both calls, and the backward passes that belong to them, are calls on the group. */
 #ifndef TUTTI_MODEL_PARALLEL_H
@@ -41,11 +41,11 @@ typedef struct tt_send_activation_args {
  * be added to a loss, or to others of its kind, so that one pass does all.
  *   tt_tensor *sent = tt_send_activation(h, group, 1);
  * A large x may still be on its way when the call returns, if the peer does not take it for a tenth of a second; x must
- * not be changed until its gradient has come. Without a gradient it waits until the peer has taken x, which may be
- * changed then. So where two ranks send each other such tensors, large ones, before either receives, both wait until
+ * not be changed until its gradient has come. If x requires no gradient, the call waits until the peer has taken x,
+ * which may be changed then. So if two ranks send each other such large tensors before either receives, both wait until
  * TT_ERR_TIMEOUT, as with PyTorch's send and recv: let one of them receive first.
- * Memory: a result that is never walked keeps, until the group is destroyed, as much as x takes, for the gradient that
- * may still come: send what needs none under TT_NO_GRAD.
+ * Memory: a result that no backward pass reaches keeps memory of x's size, for a gradient that may still come, until
+ * the group is destroyed. Send tensors that need no gradient under TT_NO_GRAD.
  * NULL: TT_ERR_INVALID group, peer or tag; those of tt_send(). In backward: those of tt_recv(), which name what was
  * waited for; TT_ERR_TIMEOUT, too, where the peer has run no backward pass that reaches what it received. */
 TT_API tt_tensor *tt_send_activation_with(const tt_send_activation_args *args, size_t size);
@@ -62,9 +62,9 @@ typedef struct tt_recv_activation_args {
     char tt_end; /* not an option: see base.h */
 } tt_recv_activation_args;
 
-/* The next tensor that rank `peer` sends with this tag. If it requires a gradient there, and this thread records, it is
- * a leaf here: each backward pass that reaches it sends its gradient to the peer before tt_backward() returns, and
- * leaves it without one (tt_grad() is NULL). The peer then has to run backward as often.
+/* Receive the next tensor that rank `peer` sends with this tag. If it requires a gradient there, and this thread
+ * records, it is a leaf here: each backward pass that reaches it sends its gradient to the peer before tt_backward()
+ * returns, and leaves it without one (tt_grad() is NULL). The peer then has to run backward as often.
  *   tt_tensor *h = tt_recv_activation(group, 0);
  * NULL: TT_ERR_INVALID group, peer or tag; TT_ERR_MISMATCH the peer sent something else; TT_ERR_MEMORY; those of
  * tt_recv(). In backward: those of tt_send(). */

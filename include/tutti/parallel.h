@@ -1,9 +1,8 @@
-/* tutti/parallel.h: where ranks and tensors meet: collectives on tensors, and training a module on all ranks of a
- * group.
+/* tutti/parallel.h: collectives on tensors, and data-parallel training of a module on all ranks of a group.
  *
- * Threads. As in comm.h: the calls on a group have an order, so they must not overlap, and a backward pass through a
- * wrapper is one of them. Different threads may use different groups. One thread at a time uses a wrapped module.
- * Calls without .work block until the result is there, at most their timeout. */
+ * Threads. As in comm.h: calls on a group have an order, so they must not overlap; a backward pass through a wrapper is
+ * such a call. Different threads may use different groups. One thread at a time uses a wrapped module. Calls without
+ * .work block until the result is there, at most for their timeout. */
 #ifndef TUTTI_PARALLEL_H
 #define TUTTI_PARALLEL_H
 
@@ -16,15 +15,15 @@ TT_BEGIN_DECLS
 
 /* ---- collectives on tensors
  *
- * What comm.h offers for buffers, for tensors of any layout and element type, with its options (.work, .timeout_ms). A
- * tensor that is not contiguous is copied, which an asynchronous call (.work) can't do: TT_ERR_UNSUPPORTED. Tensors on
- * a device go to a back end that takes its memory as they are, with the device's stream; else over the host, which
- * waits for the device when the call is made, and where the result comes back before the work is seen to be done.
- * Tensors are borrowed until the call returns, or its work is done. Nothing is recorded for backward; a backward pass
- * sees what stands in a tensor when it runs.
- * Ranks are compared as in comm.h: op, type, count and root must be alike. Shapes are each rank's own, as with
- * PyTorch's back ends, since another rank may make the same call on plain memory: elements meet in the order of
- * contiguous memory, so that (2, 6) and (3, 4) are added without an error.
+ * The calls of comm.h for tensors of any layout and element type, with the same options (.work, .timeout_ms). A tensor
+ * that is not contiguous is copied, which an asynchronous call (.work) can't do: TT_ERR_UNSUPPORTED. If a back end
+ * takes a device's memory, tensors on that device are passed as they are, with the device's stream. Otherwise they are
+ * copied over the host, which waits for the device when the call is made; the result is back before the work is seen to
+ * be done. Tensors are borrowed until the call returns, or its work is done. Nothing is recorded for backward; a
+ * backward pass uses the values that a tensor has when the pass runs.
+ * Ranks are compared as in comm.h: op, type, count and root must be alike. Shapes may differ, as with PyTorch's back
+ * ends, since another rank may make the same call on plain memory. Elements correspond in the order of contiguous
+ * memory, so (2, 6) and (3, 4) are added without an error.
  * Errors: those of the call in comm.h; NULL as a tensor: as tt_item(); TT_ERR_SHAPE and TT_ERR_DTYPE tensors that don't
  * fit each other, with both shapes; TT_ERR_INVALID tensors on two devices, or a tensor that is written to and repeats
  * elements in memory (tt_expand()). */
@@ -40,8 +39,8 @@ typedef struct tt_tensor_all_reduce_args {
 
 /* x := op over all ranks, on every rank.
  *   tt_tensor_all_reduce(group, x, TT_AVG)
- * In groups of the native engine whose ranks gave a CUDA device as .device, sums and averages of floats of 64 KiB or
- * more, contiguous and without .work, are made where the tensors lie. Then all ranks' tensors lie on CUDA devices;
+ * In groups of the native engine whose ranks gave a CUDA device as .device, sums and averages of 64 KiB or more of
+ * contiguous floats, without .work, are computed on the devices. All ranks' tensors must then lie on CUDA devices;
  * after an error the tensor's memory is not used again. */
 TT_API TT_NODISCARD tt_status tt_tensor_all_reduce_with(const tt_tensor_all_reduce_args *args, size_t size);
 
@@ -71,8 +70,6 @@ typedef struct tt_tensor_broadcast_args {
  *   tt_tensor_broadcast(group, x, 0) */
 TT_API TT_NODISCARD tt_status tt_tensor_broadcast_with(const tt_tensor_broadcast_args *args, size_t size);
 
-/* All ranks' x, one after the other, into `out`: x is (D, ...), `out` (world_size * D, ...) or (world_size, D, ...). */
-
 typedef struct tt_tensor_all_gather_args {
     tt_group *group;
     const tt_tensor *x;
@@ -81,7 +78,8 @@ typedef struct tt_tensor_all_gather_args {
     TT_CALL_OPTIONS;
 } tt_tensor_all_gather_args;
 
-/* On every rank. PyTorch: all_gather_into_tensor.
+/* Concatenate all ranks' x (D, ...) into `out` (world_size * D, ...) or (world_size, D, ...), on every rank. PyTorch:
+ * all_gather_into_tensor.
  *   tt_tensor_all_gather(group, x, out) */
 TT_API TT_NODISCARD tt_status tt_tensor_all_gather_with(const tt_tensor_all_gather_args *args, size_t size);
 
@@ -94,11 +92,9 @@ typedef struct tt_tensor_gather_args {
     TT_CALL_OPTIONS;
 } tt_tensor_gather_args;
 
-/* On `root`; elsewhere `out` may be NULL. PyTorch: gather.
+/* As tt_tensor_all_gather(), on `root` only; elsewhere `out` may be NULL. PyTorch: gather.
  *   tt_tensor_gather(group, x, out, 0) */
 TT_API TT_NODISCARD tt_status tt_tensor_gather_with(const tt_tensor_gather_args *args, size_t size);
-
-/* Part r of x to rank r's `out`: x is (world_size * D, ...) or (world_size, D, ...), `out` (D, ...). */
 
 typedef struct tt_tensor_scatter_args {
     tt_group *group;
@@ -109,7 +105,8 @@ typedef struct tt_tensor_scatter_args {
     TT_CALL_OPTIONS;
 } tt_tensor_scatter_args;
 
-/* Of the root's x; elsewhere x may be NULL. PyTorch: scatter.
+/* Give part r of the root's x (world_size * D, ...), or (world_size, D, ...), to rank r's `out` (D, ...). On other
+ * ranks x may be NULL. PyTorch: scatter.
  *   tt_tensor_scatter(group, x, out, 0) */
 TT_API TT_NODISCARD tt_status tt_tensor_scatter_with(const tt_tensor_scatter_args *args, size_t size);
 
@@ -123,7 +120,8 @@ typedef struct tt_tensor_reduce_scatter_args {
     TT_CALL_OPTIONS;
 } tt_tensor_reduce_scatter_args;
 
-/* Of all ranks' x, reduced. PyTorch: reduce_scatter_tensor.
+/* Reduce all ranks' x (world_size * D, ...), or (world_size, D, ...), by op, and give part r of the result to rank r's
+ * `out` (D, ...). PyTorch: reduce_scatter_tensor.
  *   tt_tensor_reduce_scatter(group, x, out, TT_SUM) */
 TT_API TT_NODISCARD tt_status tt_tensor_reduce_scatter_with(const tt_tensor_reduce_scatter_args *args, size_t size);
 
@@ -135,8 +133,8 @@ typedef struct tt_tensor_all_to_all_args {
     TT_CALL_OPTIONS;
 } tt_tensor_all_to_all_args;
 
-/* Part r of x to rank r, whose part comes into part r of `out`. Both have as many elements, and dimension 0 is a
- * multiple of world_size. PyTorch: all_to_all_single.
+/* Send part r of x to rank r, and receive rank r's part into part r of `out`. x and `out` have the same number of
+ * elements; dimension 0 of both is a multiple of world_size. PyTorch: all_to_all_single.
  *   tt_tensor_all_to_all(group, x, out) */
 TT_API TT_NODISCARD tt_status tt_tensor_all_to_all_with(const tt_tensor_all_to_all_args *args, size_t size);
 
@@ -175,10 +173,10 @@ typedef struct tt_ddp_args {
     TT_OPTIONS;
     size_t bucket_cap_bytes;   /* see tt_reducer_new() */
     bool no_broadcast_buffers; /* leave each rank its own buffers after wrapping */
-    int virtual_ranks;         /* train as this many ranks would, to the bit: see below; 0: not */
-    uint64_t shard_seed;       /* with it: what each of them draws follows from this; 0: the generator is left alone */
-    /* names, NULL last, copied: TT_NAMES(). See below */
-    const char *const *ignored;          /* parameters and buffers that each rank has by itself */
+    int virtual_ranks;         /* train with the bits that this many ranks would get: see below; 0: off */
+    uint64_t shard_seed;       /* seeds the random numbers of virtual ranks; 0: the generator is left alone */
+    /* lists of names, NULL last, copied: TT_NAMES(). See below */
+    const char *const *ignored;          /* parameters and buffers that are neither averaged nor taken from rank 0 */
     const char *const *delay_all_reduce; /* parameters that are averaged last */
     char tt_end;                         /* not an option: see base.h */
 } tt_ddp_args;
@@ -188,47 +186,46 @@ typedef struct tt_ddp_args {
  * it returns, overlapped with the backward pass; every rank gets bitwise the same. All ranks must run the same number
  * of backward passes. PyTorch: torch.nn.parallel.DistributedDataParallel.
  *   tt_ddp(model, world)
- * Gradients (tt_grad) become views into the reducer's buckets, and lie elsewhere when the first step has ended, as
- * buckets are then filled in the order in which gradients became ready on rank 0. The lists and the state_dict of the
- * wrapper are the wrapped module's, without a prefix. Buffers, where there are any, are rank 0's again at each forward
- * in training mode that is recorded (that too is collective; see tt_ddp_set_sync()). Evaluating, in evaluation mode or
- * with TT_NO_GRAD, takes no part in it: after a step each rank has the running statistics of its own batches. What is
- * evaluated on several ranks takes rank 0's first, by tt_tensor_broadcast() of tt_module_buffers(), as tt_trainer_run()
- * does. NULL on failure: TT_ERR_MISMATCH names the first parameter or buffer whose name or shape differs, and the rank;
- * TT_ERR_INVALID no parameter; TT_ERR_UNSUPPORTED a parameter whose type can't be averaged; TT_ERR_STATE the module, or
- * a part of it, is wrapped already; and those of a collective. A call that one rank alone refuses is TT_ERR_MISMATCH on
- * the others, with its error.
+ * Gradients (tt_grad) become views into the reducer's buckets. They move when the first step has ended, as buckets are
+ * then filled in the order in which gradients became ready on rank 0. The lists and the state_dict of the wrapper are
+ * the wrapped module's, without a prefix. Each recorded forward in training mode takes rank 0's buffers, if there are
+ * any (this, too, is collective; see tt_ddp_set_sync()). A forward in evaluation mode or with TT_NO_GRAD does not:
+ * after a step each rank has the running statistics of its own batches. To evaluate on several ranks, take rank 0's
+ * buffers first, by tt_tensor_broadcast() of tt_module_buffers(), as tt_trainer_run() does. NULL on failure:
+ * TT_ERR_MISMATCH names the first parameter or buffer whose name or shape differs, and the rank; TT_ERR_INVALID no
+ * parameter; TT_ERR_UNSUPPORTED a parameter whose type can't be averaged; TT_ERR_STATE the module, or a part of it, is
+ * wrapped already; and those of a collective. A call that one rank alone refuses is TT_ERR_MISMATCH on the others, with
+ * its error.
  * Parameters may lie on a device, all on one; ranks may have different ones, or share one. Then each bucket has as much
- * memory there, and its average has the bits that the host's gradients would have. Up to eight ranks of one host that
- * reach each other's devices make it there; otherwise, and with a communication hook, it is made on the host, to which
- * the bucket is copied beside the rest of the pass (docs/gpu.md). Where the group's back end takes the device's memory
- * (nccl), buckets lie on the device alone, and are averaged there in that back end's order of sums, with a device for
- * each rank; the host goes on, and an error of such a call may be that of a later one. TT_ERR_INVALID parameters on
- * several devices; TT_ERR_UNSUPPORTED with a back end that takes no memory of the host: parameters there,
- * .virtual_ranks, hooks without .takes_devices. A backward pass that fails on one rank alone (an operator, a hook, no
- * memory) aborts the group: the others get TT_ERR_ABORTED with that rank and its error. All must then destroy the
- * group.
- * Parameters that take no part in a pass need no flag, and may be others on each rank and in each pass: what one rank
- * leaves out counts as its gradient from earlier, or zero, and receives the average; what all leave out keeps the
- * gradient that it has, or none. They keep nothing else waiting, unless the pass goes through tt_recompute() or
- * tt_apply(), where only its end shows who was left out. Two limits: a rank whose whole pass reaches no parameter of
- * the wrapper takes no part in the averaging, in which its peers wait for it; and where one pass goes through two
- * wrappers of which ranks leave out different parameters, each needs a group of its own (tt_new_group()), as the order
- * of their averages may differ on one. PyTorch: find_unused_parameters=True. */
+ * memory there, and its average has the bits of an average on the host. Up to eight ranks of one host that reach each
+ * other's devices average there; otherwise, and with a communication hook, the bucket is copied to the host during the
+ * pass, and averaged there (docs/gpu.md). If the group's back end takes the device's memory (nccl), buckets lie on the
+ * device only, and are averaged there in that back end's order of sums; each rank needs its own device. The host does
+ * not wait, so an error of such a call may be reported by a later one. TT_ERR_INVALID parameters on several devices;
+ * TT_ERR_UNSUPPORTED with a back end that takes no memory of the host: parameters there, .virtual_ranks, hooks without
+ * .takes_devices. A backward pass that fails on one rank alone (an operator, a hook, no memory) aborts the group: the
+ * others get TT_ERR_ABORTED with that rank and its error. All must then destroy the group.
+ * Parameters that take no part in a pass need no flag, and may differ between ranks and passes. If one rank leaves a
+ * parameter out, it gives its earlier gradient, or zero, and receives the average. If all ranks leave it out, it keeps
+ * its gradient, or none. No bucket waits for such parameters, unless the pass goes through tt_recompute() or
+ * tt_apply(), where only the end of the pass shows which were left out. Two limits: a rank whose whole pass reaches no
+ * parameter of the wrapper takes no part in the averaging, and its peers wait for it; and if one pass goes through two
+ * wrappers, and ranks leave out different parameters, each wrapper needs a group of its own (tt_new_group()), as the
+ * order of averages on one group could differ. PyTorch: find_unused_parameters=True. */
 TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
 
 /* ---- parameters that are left out, or averaged last
  *
- * Both options are lists of names, as tt_module_parameters() and tt_module_buffers() have them; a child's name stands
- * for everything in it:
+ * Both options are lists of names of tt_module_parameters() and tt_module_buffers(); a child's name stands for
+ * everything in it:
  *   tt_ddp(model, world, .ignored = TT_NAMES("table.weight", "running"), .delay_all_reduce = TT_NAMES("decoder"))
- *   - .ignored: parameters and buffers that are neither taken from rank 0 nor averaged, at no time; they may have other
- *     shapes on each rank, and belong to another wrapper. PyTorch:
+ *   - .ignored: parameters and buffers that are never taken from rank 0 nor averaged; they may have different shapes on
+ *     the ranks, and belong to another wrapper. PyTorch:
  *     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model.
- *   - .delay_all_reduce: parameters that are averaged when the pass has ended, in buckets of their own behind all
- *     others, which then never wait for them. For weights that are used in many places: also in several segments of
- *     tt_recompute() that reach them through their module, of which each gives a part of the gradient; without this
- *     that is TT_ERR_STATE. PyTorch: delay_all_reduce_named_params; no param_to_hook_all_reduce is needed.
+ *   - .delay_all_reduce: parameters that are averaged when the pass has ended, in buckets of their own after all
+ *     others, so that these don't wait for them. For weights that are used in many places, also in several segments of
+ *     tt_recompute() that reach them through their module. Each segment gives a part of the gradient, which is
+ *     TT_ERR_STATE without this option. PyTorch: delay_all_reduce_named_params; no param_to_hook_all_reduce is needed.
  * Errors, on all ranks: TT_ERR_MISMATCH names a parameter or buffer in which the lists differ; TT_ERR_INVALID a name
  * that is none in the module, or a parameter in both; TT_ERR_UNSUPPORTED with .virtual_ranks. */
 /* A list of names that ends with NULL; it lives as long as the enclosing block. C only (C++: a vector of strings). */
@@ -236,72 +233,71 @@ TT_API tt_module *tt_ddp_with(const tt_ddp_args *args, size_t size);
 
 /* ---- sparse gradients
  *
- * A parameter that is given gradients of some of its rows, as the weight of tt_nn_embedding(.sparse = true) is
- * (tt_sparse_grad_values(), autograd.h), is averaged when the buckets are: each rank tells how many rows it has, in one
- * call for all such parameters, and gathers the rows of all, in two calls for each that any rank has used. What comes
- * is again a gradient of some rows: those that any rank gave. It is added up in the order of ranks, with the same bits
- * on all of them; memory for it is that of all ranks' rows, never of the whole parameter. A rank that can't give its
- * rows, for lack of memory, fails the step on all, by name. Communication hooks act on the other gradients.
+ * Some parameters get gradients of some of their rows, such as the weight of tt_nn_embedding(.sparse = true)
+ * (tt_sparse_grad_values(), autograd.h). They are averaged after the buckets: in one call for all such parameters each
+ * rank tells its numbers of rows; then two calls for each parameter that any rank has used gather all ranks' rows. The
+ * result is a gradient of the rows that any rank gave. It is added up in the order of ranks, with the same bits on all
+ * of them, in memory for all ranks' rows, never for the whole parameter. If a rank has no memory to give its rows, the
+ * step fails on all ranks, and names it. Communication hooks act on the other gradients.
  * TT_ERR_UNSUPPORTED, by the parameter's name: one of 16-bit floats, .virtual_ranks, tt_post_local_sgd(),
  * tt_zero_optimizer().
  * PyTorch: DistributedDataParallel with nn.Embedding(sparse=True). */
 
 /* ---- virtual ranks: the same bits at any world size
  *
- * With .virtual_ranks = V a step is made of V shards, which are what V ranks with a batch each would do. Rank r of W
- * has shards r*V/W to (r+1)*V/W - 1, and runs a forward and a backward pass for each of them, in this order, from
- * gradients that the program has set to none (tt_optimizer_zero_grad()) before the first; tt_backward() of the last one
- * averages over all V shards. Parameters are then bitwise the same for all W up to V, on any transport and back end
- * (which then only moves bytes), for any bucket cap, and those that V ranks get without this option, where sums have
- * the one order of docs/collectives.md. With V = W nothing is done that isn't done without it.
+ * With .virtual_ranks = V a step is made of V shards, each the work of one of V ranks with a batch of its own. Rank r
+ * of W has shards r*V/W to (r+1)*V/W - 1, and runs a forward and a backward pass for each of them, in this order.
+ * Before the first the program sets gradients to none (tt_optimizer_zero_grad()); tt_backward() of the last averages
+ * over all V shards. Parameters are then bitwise the same for all W up to V, on any transport and back end (which then
+ * only moves bytes), and for any bucket cap. They are also those of V ranks without this option, if sums have the order
+ * of docs/collectives.md. With V = W nothing additional is done.
  *   - Gradients of 16-bit floats are rounded once a step.
  *   - A shard begins with the buffers that shard 0 left in the step before; after a step all ranks have shard 0's.
  *   - The first recorded forward after a backward pass begins the next shard. With .shard_seed it calls
  *     tt_manual_seed() with shard_seed + (step * V + shard) * 0x9e3779b97f4a7c15.
- *   - Accumulation, as V ranks have it: each shard adds up the gradients of its own batches before the shards are
- *     summed. A shard has some passes with tt_ddp_set_sync(ddp, false), which don't end it, and then one with true, so
- *     that all batches of a shard follow each other. Buffers and random numbers go on from one to the next.
+ *   - Accumulation: as on V ranks, each shard adds up the gradients of its own batches before the shards are summed. A
+ *     shard has some passes with tt_ddp_set_sync(ddp, false), which don't end it, and then one with true, so that all
+ *     batches of a shard follow each other. Buffers and random numbers go on from one batch to the next.
  *   - Data: tt_distributed_sampler(..., .virtual_ranks = V) gives each shard its batches.
  * Elements are summed in the shards' own passes, so these must be the same wherever they run: the same batches, and the
  * same OMP_NUM_THREADS. It costs memory for the sums of a rank's shards, at most 1 + log2(V/W) times that of the
- * gradients, and, where W has factors that V's tree doesn't have at its root, twice that for the exchange.
+ * gradients, and twice that for the exchange if W has factors that V's tree doesn't have at its root.
  * Errors, of wrapping: TT_ERR_MISMATCH other .virtual_ranks, .shard_seed or threads on another rank, on all;
  * TT_ERR_INVALID fewer than ranks, more than 1024, or with .no_broadcast_buffers. Of a forward: TT_ERR_STATE there are
- * gradients from before the step. Communication hooks are TT_ERR_UNSUPPORTED: they compress what a rank sends, here
- * sums of shards, which would be others, and so rounded otherwise, on another number of ranks. So is tt_join_new(): all
- * shards have as many batches. */
+ * gradients from before the step. Communication hooks are TT_ERR_UNSUPPORTED: they would compress sums of shards,
+ * which differ with the number of ranks. tt_join_new() is, too: all shards have the same number of batches. */
 
-/* How many passes a step has on this rank, and (first: may be NULL) the number of the first one's shard. Without
- * virtual ranks 1 and the rank; 0 for what is no wrapper, or bound to no group. */
+/* Return how many shards, and so passes, a step has on this rank; *first (may be NULL) := the first one's number.
+ * Without virtual ranks 1, and the rank; 0 if `ddp` is no wrapper, or bound to no group. */
 TT_API int tt_ddp_shards(tt_module *ddp, int *first);
 
-/* Count steps from this one on for .shard_seed, as a run that goes on from a checkpoint does. Not within a step. All
- * ranks set it alike. Errors: TT_ERR_INVALID no wrapper, a step below 0; TT_ERR_STATE a step is under way. */
+/* Set the number of the next step for .shard_seed, when a run goes on from a checkpoint. Not within a step. All ranks
+ * set it alike. Errors: TT_ERR_INVALID no wrapper, a step below 0; TT_ERR_STATE a step is under way. */
 TT_API TT_NODISCARD tt_status tt_ddp_set_step(tt_module *ddp, int64_t step);
 
 /* The reducer behind a wrapper (borrowed), for tracing; NULL if `ddp` is no wrapper. After the first step its buckets
- * are formed anew, in the order in which gradients became ready on rank 0. */
+ * are formed again, in the order in which gradients became ready on rank 0. */
 TT_API tt_reducer *tt_ddp_reducer(tt_module *ddp);
 
-/* What a wrapper knows of its last step. */
+/* Statistics of a wrapper's last step. */
 typedef struct tt_ddp_logging_data {
-    int64_t steps;          /* that have averaged, so far */
-    int64_t parameters;     /* that require a gradient, */
-    int64_t unused;         /* of which no rank has used so many */
+    int64_t steps;          /* that have averaged so far */
+    int64_t parameters;     /* that require a gradient */
+    int64_t unused;         /* of them, that no rank has used */
     int64_t gradient_bytes; /* of all buckets */
     int64_t buckets;
     int64_t forward_ns;   /* in recorded forwards through the wrapper since the step before */
     int64_t backward_ns;  /* in the pass that averages, from its first gradient to its last */
-    int64_t averaging_ns; /* from the first bucket's begin to the last one's end */
-    int64_t overlap_ns;   /* of it, while gradients were still computed */
+    int64_t averaging_ns; /* from the beginning of the first bucket to the end of the last */
+    int64_t overlap_ns;   /* the part of averaging_ns in which gradients were still computed */
 } tt_ddp_logging_data;
 
-/* Tell it; zeros before the first step. `tutti top` shows the same, as means over some steps. Errors: TT_ERR_INVALID no
- * wrapper, or `out` is NULL. PyTorch: DistributedDataParallel._get_ddp_logging_data. */
+/* Fill *out; zeros before the first step. `tutti top` shows the same, as means over some steps. Errors: TT_ERR_INVALID
+ * no wrapper, or `out` is NULL. PyTorch: DistributedDataParallel._get_ddp_logging_data. */
 TT_API TT_NODISCARD tt_status tt_ddp_get_logging_data(tt_module *ddp, tt_ddp_logging_data *out);
 
 /* With `sync` false, backward passes through the wrapper average nothing: they add to this rank's gradients. The first
- * pass after it is set again averages all that has come together, so that several batches cost one exchange. Buffers
+ * pass after it is set again averages all gradients added so far, so that several batches cost one exchange. Buffers
  * are taken from rank 0 once for those passes, at the first forward. All ranks set it alike. Errors: TT_ERR_INVALID no
  * wrapper. PyTorch: DistributedDataParallel.no_sync.
  *   tt_ddp_set_sync(ddp, last_batch_of_this_step) */
@@ -318,8 +314,8 @@ typedef struct tt_ddp_register_comm_hook_args {
     char tt_end;                  /* not an option: see base.h */
 } tt_ddp_register_comm_hook_args;
 
-/* Average the gradients of a wrapper by a communication hook (reducer.h) from now on. Collective. A wrapper that gets
- * another group takes the hook along, which is detached from the old group's buckets and attached to the new one's.
+/* Average the gradients of a wrapper by a communication hook (reducer.h) from now on. Collective. If the wrapper's
+ * group changes, the hook is detached from the old group's buckets and attached to the new one's.
  *   tt_ddp_register_comm_hook(ddp, &top_k, state, .settings = "1 %", .destroy = free)
  * Errors: those of tt_reducer_set_comm_hook(); TT_ERR_INVALID no wrapper. PyTorch:
  * DistributedDataParallel.register_comm_hook. */
@@ -333,17 +329,17 @@ typedef struct tt_ddp_step_in_backward_args {
     char tt_end;    /* not an option: see base.h */
 } tt_ddp_step_in_backward_args;
 
-/* Step `optimizer` inside tt_backward() from now on: a bucket's parameters when its averages are there, while later
- * buckets are still on the way. When a pass that averages has returned, the step is complete, with the bits of a
- * tt_optimizer_step() after the pass. Passes after tt_ddp_set_sync(ddp, false) step nothing. Collective. Ending it
- * (NULL) is not, but all ranks must do so between the same steps.
+/* Step `optimizer` inside tt_backward() from now on: a bucket's parameters are stepped when its averages are there,
+ * while later buckets are still being averaged. When a pass that averages has returned, the step is complete, with the
+ * bits of a tt_optimizer_step() after the pass. Passes after tt_ddp_set_sync(ddp, false) step nothing. Collective.
+ * Ending it (NULL) is not, but all ranks must do so between the same steps.
  *   tt_ddp_step_in_backward(ddp, optimizer, .zero_grad = true)
  *   - Options of the optimizer (a scheduler's, too) may change between passes. Neither tt_optimizer_step() nor
  *     tt_optimizer_add_param_group() nor a tt_grad_scaler may be used with it meanwhile: TT_ERR_STATE. It must be
  *     ended, or the wrapper freed, before the program steps the optimizer itself.
  *   - Parameters of the optimizer that the wrapper doesn't average (frozen when it was made, .ignored, of another
- *     module) are stepped when the pass has ended, if they have a gradient. Those of the wrapper that the optimizer
- *     hasn't are averaged, and left for others to step.
+ *     module) are stepped when the pass has ended, if they have a gradient. The wrapper's other
+ *     parameters are averaged, and not stepped.
  *   - Calls that need all averages before a step, such as tt_clip_grad_norm_(), come too late.
  *   - A graph is walked once: a second pass through it (.retain_graph), or a part of it that needs the values of a
  *     parameter whose gradient was final before (one used through tt_detach()), is the TT_ERR_STATE of tensors that
@@ -360,7 +356,7 @@ typedef struct tt_ddp_step_in_backward_args {
  * torch.distributed.optim._apply_optimizer_in_backward, DistributedDataParallel._register_fused_optim. */
 TT_API TT_NODISCARD tt_status tt_ddp_step_in_backward_with(const tt_ddp_step_in_backward_args *args, size_t size);
 
-/* tt_module_free(ddp) ends the wrapper, not the module, in whichever order they are freed. Collective as
+/* tt_module_free(ddp) frees the wrapper, not the module; they may be freed in any order. Collective as
  * tt_reducer_free() is. */
 
 #define TT_TENSOR_ALL_REDUCE_ARGS_INIT TT_ARGS_INIT

@@ -3,12 +3,12 @@
  * The reducer owns one gradient buffer per parameter, packed into buckets that lie in the group's symmetric heap. Each
  * step the program writes its gradients there, says for each when it is final (tt_reducer_mark_ready), or that there is
  * none (tt_reducer_mark_unused), and calls tt_reducer_finish(): every rank then holds bitwise the same averages. A
- * bucket's all-reduce starts when its last gradient is ready and every earlier bucket has started, and moves on in
- * every later call of the reducer, so that it overlaps with computing.
+ * bucket's all-reduce starts when its last gradient is ready and every earlier bucket has started. It advances in every
+ * later call of the reducer, so that it overlaps with computing.
  *
  * Buckets are formed as torch.nn.parallel.DistributedDataParallel forms them (Li et al., VLDB 2020, section 3.2), over
- * the parameters in reverse order: a bucket is closed when its bytes reach its limit, 1 MiB for the first, the cap for
- * the rest; one dtype a bucket.
+ * the parameters in reverse order. A bucket is closed when its bytes reach its limit: 1 MiB for the first, the cap for
+ * the rest. All of a bucket has one dtype.
  *
  * One thread at a time; it must not overlap other calls on the same group. */
 #ifndef TUTTI_REDUCER_H
@@ -36,7 +36,7 @@ typedef struct tt_reducer_new_args {
     int64_t count;                  /* required */
     TT_OPTIONS;
     size_t bucket_cap_bytes; /* 0 = 1 MiB for the first bucket, 25 MiB for the others; else the limit of all */
-    const bool *delayed;     /* (count), copied: true: it lies in a bucket behind those of all others; NULL: none is */
+    const bool *delayed;     /* (count), copied; true: put it into a bucket after those of all others. NULL: none */
     char tt_end;             /* not an option: see base.h */
 } tt_reducer_new_args;
 
@@ -64,14 +64,14 @@ TT_API void *tt_reducer_gradient(tt_reducer *reducer, int64_t i);
  * tt_all_reduce(). */
 TT_API TT_NODISCARD tt_status tt_reducer_mark_ready(tt_reducer *reducer, int64_t i);
 
-/* Parameter i takes no part in this step on this rank; what stands in its buffer is what this rank gives to the average
- * (zeros, or what earlier steps have left there). After the step every rank holds the average if any rank has marked it
- * ready, and else what it held before. Costs no further call: each bucket says who was used. Errors: as
- * tt_reducer_mark_ready(); TT_ERR_MEMORY none to keep what stands there. PyTorch: find_unused_parameters. */
+/* Parameter i takes no part in this step on this rank. The rank gives its buffer's values (zeros, or those of earlier
+ * steps) to the average. After the step every rank holds the average if any rank has marked the parameter ready, and
+ * else its values from before the step. Costs no further call, as each bucket has a mark for each parameter. Errors: as
+ * tt_reducer_mark_ready(); TT_ERR_MEMORY no memory for a copy of the buffer. PyTorch: find_unused_parameters. */
 TT_API TT_NODISCARD tt_status tt_reducer_mark_unused(tt_reducer *reducer, int64_t i);
 
-/* Has any rank marked parameter i ready in the last step? To be asked between steps. False before the first, and for
- * no parameter. */
+/* Has any rank marked parameter i ready in the last step? Valid between steps. False before the first step, and if
+ * there is no such parameter. */
 TT_API bool tt_reducer_was_used(const tt_reducer *reducer, int64_t i);
 
 /* Wait until all buckets are averaged; then the next step may begin. Errors: TT_ERR_STATE names the first parameter
@@ -79,63 +79,64 @@ TT_API bool tt_reducer_was_used(const tt_reducer *reducer, int64_t i);
  * tt_all_reduce(). */
 TT_API TT_NODISCARD tt_status tt_reducer_finish(tt_reducer *reducer);
 
-/* ---- communication hooks: another way to average a bucket */
+/* ---- communication hooks: another way to average a bucket ---- */
 
 /* A gradient in a bucket: its parameter's number, and where it lies, in elements. */
 typedef struct tt_bucket_gradient {
     int64_t param, offset, count;
-    /* In stages: this rank uses the parameter in this step. With stage == stages: any rank has; where none has, what
-     * stood there before the step comes back after the call, so that nothing of what a hook has sent is applied. */
+    /* In stages: this rank uses the parameter in this step. With stage == stages: some rank has used it. If none has,
+     * the values from before the step come back after the call, so that nothing that a hook has sent is applied. */
     bool used;
 } tt_bucket_gradient;
 
-/* A bucket, as hooks see it: all is borrowed, and stays where it is until the hook is detached. */
+/* A bucket, as hooks see it. Everything is borrowed, and keeps its address until the hook is detached. */
 typedef struct tt_bucket {
     tt_group *group;
     int64_t index, buckets; /* it is number `index` of so many */
-    /* symmetric memory of the group, or where .device says; `count` elements, of which those between gradients are 0.
-     * Zeros follow, up to a multiple of world_size cache lines of 64 bytes: equal parts for tt_reduce_scatter() */
+    /* symmetric memory of the group, or of .device: `count` elements, with zeros between gradients. Zeros follow, up to
+     * a multiple of world_size cache lines of 64 bytes: equal parts for tt_reduce_scatter() */
     void *data;
     int64_t count;
     tt_dtype dtype;
     int64_t gradient_count;
-    const tt_bucket_gradient *gradients; /* in the order in which they lie */
-    tt_device_type device;               /* where `data` lies: on the host, unless the hook says .takes_devices */
+    const tt_bucket_gradient *gradients; /* by rising offset */
+    tt_device_type device;               /* of `data`: the host, unless the hook has .takes_devices */
     int device_index;
-    void *stream; /* of the device, behind whose work so far the gradients are there */
+    void *stream; /* of the device; its work so far computes the gradients */
 } tt_bucket;
 
-/* What averages buckets. All is called in the thread that calls the reducer; the table is borrowed for as long as a
+/* A table of functions that average buckets, which are called in the thread that calls the reducer. Borrowed while a
  * reducer has it. PyTorch: DistributedDataParallel.register_comm_hook. */
 typedef struct tt_comm_hook {
     size_t size;      /* sizeof(tt_comm_hook): TT_COMM_HOOK(.name = ...) sets it */
     const char *name; /* "powersgd": compared over the ranks, and part of errors */
 
-    /* How many collectives follow each other in a bucket, each of which needs the result of the one before; 0 = 1. A
-     * bucket's first is begun when the last one of the bucket before has been, so that all ranks call the same in the
-     * same order: with more than one, a bucket waits for the one before it. */
+    /* The number of collectives of a bucket, each of which needs the result of the one before; 0 = 1. A bucket's first
+     * one begins after the last one of the bucket before, so that all ranks make the same calls in the same order. So
+     * with more than one, a bucket waits for the one before it. */
     int stages;
 
-    /* Begin stage 0, 1, ... of a bucket, whose gradients are this rank's, not scaled: *work is a call with .work, which
-     * the reducer waits for and frees, or stays NULL where there is nothing to wait for. With stage == stages: the last
-     * call has ended; leave the averages in bucket->data, alike on all ranks. Must not wait for peers. */
+    /* Begin stage 0, 1, ... of a bucket, which has this rank's gradients, not scaled. *work := the work of a call,
+     * which the reducer waits for and frees; leave it NULL if there is nothing to wait for. With stage == stages: the
+     * last call has ended; leave the averages in bucket->data, alike on all ranks. Must not wait for peers. */
     tt_status (*next)(void *state, const tt_bucket *bucket, int stage, tt_work **work);
 
-    /* Optional: the hook gets these buckets, `count` of them, of a reducer; it may allocate, and call collectively. On
+    /* Optional: the hook gets a reducer's buckets, `count` of them. It may allocate, and make collective calls. After a
      * failure detach is not called. */
     tt_status (*attach)(void *state, const tt_bucket *buckets, int64_t count);
 
-    /* Optional: the buckets go. No stage is under way. Collective, as tt_group_free() is. */
+    /* Optional: the hook loses its buckets. No stage is under way. Collective, as tt_group_free() is. */
     void (*detach)(void *state);
 
-    /* Optional: over which group ranks tell each other in this step which parameters they use: some or all ranks of the
-     * reducer's, this one among them, which in this step gives all of them the same. NULL: this rank's own use counts,
-     * and nothing is told. No slot: the reducer's group. Asked as each bucket begins; with numbers of examples
-     * (tt_ddp_join()) all of the reducer's group tell, and it is not asked. */
+    /* Optional: the group in which ranks tell each other in this step which parameters they use: some or all ranks of
+     * the reducer's group, with this one, among which the hook averages in this step. NULL: nothing is told, and this
+     * rank's own use counts. No slot: the reducer's group. Asked when each bucket begins, unless ranks tell numbers of
+     * examples (tutti/join.h), which all ranks of the reducer's group do. */
     tt_group *(*told_over)(void *state);
 
-    /* Buckets may lie on a device, where the group's back end averages: the hook's calls have the bucket's .device,
-     * .device_index and .stream, and what it computes is put on the stream. False: such a reducer refuses it. */
+    /* The hook takes buckets on a device, where the group's back end averages: its calls have the bucket's .device,
+     * .device_index and .stream, and its computations run on the stream. False: a reducer with such buckets refuses
+     * it. */
     bool takes_devices;
 } tt_comm_hook;
 #define TT_COMM_HOOK(...) ((tt_comm_hook){.size = sizeof(tt_comm_hook), __VA_ARGS__})
@@ -150,13 +151,13 @@ typedef struct tt_reducer_set_comm_hook_args {
     char tt_end;                  /* not an option: see base.h */
 } tt_reducer_set_comm_hook_args;
 
-/* Collective, between steps: average buckets by `hook` from now on. Which parameters take part in a step is told by a
- * small call of the reducer's own for each bucket, as a hook need not keep numbers exact: see told_over.
+/* Collective, between steps: average buckets by `hook` from now on. As a hook need not be exact, the reducer makes a
+ * small call of its own for each bucket, in which ranks tell which parameters take part in the step: see told_over.
  *   tt_reducer_set_comm_hook(reducer, &top_k, state, .settings = "1 %")
  * Errors: TT_ERR_MISMATCH the ranks set different hooks or settings, and the hook before stays; TT_ERR_INVALID a hook
- * without size, name or next, or with stages below 0; TT_ERR_STATE a step is under way, or an earlier one failed; what
- * attach returned, or TT_ERR_MISMATCH where other ranks' returned something else: buckets are then averaged as without
- * a hook, on all ranks. */
+ * without size, name or next, or with stages below 0; TT_ERR_STATE a step is under way, or an earlier one failed; the
+ * error of attach(), or TT_ERR_MISMATCH if other ranks' attach() returned something else: all ranks then average
+ * buckets without a hook. */
 TT_API TT_NODISCARD tt_status tt_reducer_set_comm_hook_with(const tt_reducer_set_comm_hook_args *args, size_t size);
 #define TT_REDUCER_SET_COMM_HOOK_ARGS_INIT TT_ARGS_INIT
 #ifndef __cplusplus
@@ -170,10 +171,10 @@ TT_API TT_NODISCARD tt_status tt_reducer_set_comm_hook_with(const tt_reducer_set
 TT_API int64_t tt_reducer_bucket_count(const tt_reducer *reducer);
 TT_API int64_t tt_reducer_bucket_of(const tt_reducer *reducer, int64_t i);
 
-/* Bytes of gradients in bucket b, with what keeps them aligned; 0: no such bucket. */
+/* Bytes of gradients in bucket b, with padding; 0: no such bucket. */
 TT_API int64_t tt_reducer_bucket_bytes(const tt_reducer *reducer, int64_t b);
 
-/* What happens in a step, in the order it happens, for tests and for people who want to see the overlap. */
+/* Events of a step, in their order, for tests and for people who want to see the overlap. */
 typedef enum tt_reducer_event_kind {
     TT_REDUCER_READY, /* index: parameter */
     TT_REDUCER_BEGIN, /* index: bucket; its all-reduce was begun */

@@ -5,16 +5,16 @@
  *                    tt_nn_row_parallel_linear(2048, 512, tp))
  *
  * Every rank of the group `tp` runs the same program on the same batch, and has the same loss and the same gradients of
- * what is not divided. The first layer gives each rank its own columns of the result, the second one takes them, and
- * adds up what the ranks have: one all-reduce in forward and one in backward for both. Copies of such a model on other
- * ranks are trained by tt_ddp() on a group of their own (tutti/mesh.h).
+ * parameters that are not divided. The first layer gives each rank its own columns of the result; the second one takes
+ * them, and sums over the ranks. Together they make one all-reduce in forward and one in backward. Copies of such a
+ * model on other ranks are trained by tt_ddp() on a group of their own (tutti/mesh.h).
  *
  * The weights begin as the parts of the matrix that the plain layer would draw from the same seed, so that a seed gives
  * one model, whatever the number of ranks; all ranks of the group must be seeded alike. Names are the plain layer's.
  *
- * n: ranks of the group. Groups are borrowed as long as a layer or a record lives; once one is destroyed its layers can
- * only be freed. Threads: as in parallel.h; making these layers, and their forward and backward, are calls on the
- * group. */
+ * n: the number of ranks of the group. Groups are borrowed while a layer or a record lives; after a group is destroyed
+ * its layers can only be freed. Threads: as in parallel.h; making these layers, and their forward and backward, are
+ * calls on the group. */
 #ifndef TUTTI_TENSOR_PARALLEL_H
 #define TUTTI_TENSOR_PARALLEL_H
 
@@ -31,18 +31,18 @@ typedef struct tt_nn_column_parallel_linear_args {
     tt_group *group;      /* required */
     TT_OPTIONS;
     bool no_bias;
-    bool gather_output;      /* give all columns to every rank */
+    bool gather_output;      /* gather all columns on every rank */
     tt_generator *generator; /* NULL = the thread's default */
     tt_dtype dtype;          /* TT_F32, the default, or TT_F64 */
     char tt_end;             /* not an option: see base.h */
 } tt_nn_column_parallel_linear_args;
 
 /* x (B...,in), the same on all ranks -> this rank's columns (B...,out/n), or with .gather_output (B...,out). Parameters
- * "weight" (out/n,in) and "bias" (out/n): rows of the plain layer's. Collective, as its forward (with .gather_output)
- * and backward. PyTorch: ColwiseParallel on a Linear.
+ * "weight" (out/n,in) and "bias" (out/n): rows of the plain layer's. Collective, and so are its forward (with
+ * .gather_output) and backward. PyTorch: ColwiseParallel on a Linear.
  *   tt_nn_column_parallel_linear(512, 2048, tp)
  * Errors: TT_ERR_INVALID sizes below 1, out_features that n does not divide; TT_ERR_DTYPE another dtype;
- * TT_ERR_MISMATCH names what ranks gave differently, or the rank that drew other values. */
+ * TT_ERR_MISMATCH names the argument that differs between ranks, or the rank that drew other values. */
 TT_API tt_module *tt_nn_column_parallel_linear_with(const tt_nn_column_parallel_linear_args *args, size_t size);
 
 typedef struct tt_nn_row_parallel_linear_args {
@@ -51,7 +51,7 @@ typedef struct tt_nn_row_parallel_linear_args {
     tt_group *group;      /* required */
     TT_OPTIONS;
     bool no_bias;
-    bool scatter_input;      /* x has all columns, on every rank the same */
+    bool scatter_input;      /* x has all columns, the same on every rank */
     tt_generator *generator; /* NULL = the thread's default */
     tt_dtype dtype;          /* TT_F32, the default, or TT_F64 */
     char tt_end;             /* not an option: see base.h */
@@ -59,7 +59,7 @@ typedef struct tt_nn_row_parallel_linear_args {
 
 /* This rank's columns x (B...,in/n), or with .scatter_input x (B...,in) -> (B...,out), the same on all ranks.
  * Parameters "weight" (out,in/n), columns of the plain layer's, and "bias" (out), which every rank has whole.
- * Collective, as its forward. PyTorch: RowwiseParallel on a Linear.
+ * Collective, and so is its forward. PyTorch: RowwiseParallel on a Linear.
  *   tt_nn_row_parallel_linear(2048, 512, tp)
  * Errors: as above, for in_features. */
 TT_API tt_module *tt_nn_row_parallel_linear_with(const tt_nn_row_parallel_linear_args *args, size_t size);
@@ -75,7 +75,7 @@ typedef struct tt_nn_vocab_parallel_embedding_args {
 } tt_nn_vocab_parallel_embedding_args;
 
 /* indices (...) i64, the same on all ranks -> (...,C), the same on all ranks. Parameter "weight" (num_embeddings/n, C):
- * rows of the plain layer's. Collective, as its forward.
+ * rows of the plain layer's. Collective, and so is its forward.
  *   tt_nn_vocab_parallel_embedding(50304, 768, tp)
  * Errors: as above, for num_embeddings; in forward TT_ERR_INVALID names an index out of range. */
 TT_API tt_module *tt_nn_vocab_parallel_embedding_with(const tt_nn_vocab_parallel_embedding_args *args, size_t size);
@@ -92,26 +92,26 @@ typedef struct tt_tp_cross_entropy_args {
     char tt_end; /* not an option: see base.h */
 } tt_tp_cross_entropy_args;
 
-/* tt_cross_entropy() of logits whose columns are divided among the ranks, as a column-parallel layer gives them; the
- * same on all ranks. They are never brought together: a maximum, a sum and one logit of each row are all-reduced in
- * forward, and nothing in backward. f16 and bf16 are computed in f32.
+/* tt_cross_entropy() of logits whose columns are divided among the ranks, as a column-parallel layer returns them. The
+ * result is the same on all ranks. Logits are never gathered: a maximum, a sum and one logit of each row are
+ * all-reduced in forward, and nothing in backward. f16 and bf16 are computed in f32.
  *   tt_tp_cross_entropy(tt_module_forward(head, h), target, tp)
  * Errors: as tt_cross_entropy(); TT_ERR_MISMATCH ranks with different numbers of rows or classes; those of
  * tt_all_reduce(). */
 TT_API tt_tensor *tt_tp_cross_entropy_with(const tt_tp_cross_entropy_args *args, size_t size);
 
-/* ---- what the layers are made of ----
+/* ---- operators of which the layers are made ----
  *
- * Each is x itself in a group of one rank. Errors: TT_ERR_INVALID no group; TT_ERR_SHAPE a last dimension that n does
- * not divide, or none; those of the collective, in backward, too. */
+ * In a group of one rank each returns x itself. Errors: TT_ERR_INVALID no group; TT_ERR_SHAPE a last dimension that n
+ * does not divide, or none; those of the collective, in backward, too. */
 
-/* x as it is; its gradients are summed over the ranks / x summed over the ranks; its gradient as it is. Megatron's f
- * and g. */
+/* tt_tp_copy: x; its gradient is summed over the ranks. tt_tp_reduce: x summed over the ranks; its gradient is
+ * unchanged. Megatron's f and g. */
 TT_API tt_tensor *tt_tp_copy(tt_tensor *x, tt_group *group);
 TT_API tt_tensor *tt_tp_reduce(tt_tensor *x, tt_group *group);
 
-/* x (...,C) -> this rank's columns (...,C/n) / the columns (...,C) of all ranks -> (...,nC). The backward of one is the
- * forward of the other. */
+/* tt_tp_scatter: x (...,C) -> this rank's columns (...,C/n). tt_tp_gather: the columns x (...,C) of all ranks ->
+ * (...,nC). The backward of one is the forward of the other. */
 TT_API tt_tensor *tt_tp_scatter(tt_tensor *x, tt_group *group);
 TT_API tt_tensor *tt_tp_gather(tt_tensor *x, tt_group *group);
 
@@ -123,11 +123,11 @@ TT_API tt_tensor *tt_tp_gather(tt_tensor *x, tt_group *group);
  * tt_module_load_state_dict(), strictly; TT_ERR_SHAPE names the whole shape that was expected. */
 TT_API TT_NODISCARD tt_status tt_tp_load_state_dict(tt_module *module, const tt_named_tensors *full);
 
-/* Join the parts: every entry of `module`'s state_dict goes whole into the tensor of that name in `full`. Collective
- * over the groups of the layers; where `full` is NULL the rank only gives its parts.
+/* Join the parts: write every entry of `module`'s state_dict, whole, to the tensor of that name in `full`. Collective
+ * over the groups of the layers; a rank whose `full` is NULL only gives its parts.
  *   tt_tp_save_state_dict(model, rank == 0 ? tt_module_state_dict(plain) : NULL)
- * Errors: TT_ERR_NOT_FOUND, TT_ERR_SHAPE, TT_ERR_DTYPE a tensor that `full` lacks or that does not fit, told when all
- * parts were given; those of tt_all_gather(). */
+ * Errors: TT_ERR_NOT_FOUND, TT_ERR_SHAPE, TT_ERR_DTYPE a tensor that `full` lacks or that does not fit, reported when
+ * all parts were given; those of tt_all_gather(). */
 TT_API TT_NODISCARD tt_status tt_tp_save_state_dict(tt_module *module, const tt_named_tensors *full);
 
 #define TT_NN_COLUMN_PARALLEL_LINEAR_ARGS_INIT TT_ARGS_INIT

@@ -1,15 +1,136 @@
-/* The parts of a training program's state, as an elastic job keeps them: lists of named tensors. */
-#include <tutti/elastic_training.h>
-
+/* The parts of a training program's state that an elastic job keeps: modules, optimizers, generators, loaders. Each is
+ * saved as a list of named tensors. */
 #include "base/args.h"
 #include "base/error.h"
 #include "data/loader/loader.h"
 #include "parallel/ddp/ddp.h"
-#include "parallel/named_copy.h"
 #include "parallel/sync_batch_norm.h"
+#include "tensor/core/tensor.h"
+#include "tensor/shape/host_copy.h"
+
+#include <tutti/elastic.h>
+#include <tutti/elastic_training.h>
+#include <tutti/tensor.h>
 
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- lists of named tensors as bytes, from one process to another of the same program: the number of tensors, then of
+ * each its name with the NUL at its end, a head, and its elements ---- */
+
+typedef struct named_copy {
+    tt_named_tensors list; /* of tensors that belong to the scope they were read in */
+    const char **names;
+    tt_tensor **tensors;
+} named_copy;
+
+typedef struct tensor_head {
+    int64_t dtype, dims, size[TT_MAX_DIMS];
+    uint64_t bytes;
+} tensor_head;
+
+static tt_status named_write_one(tt_elastic_writer *writer, const char *name, const tt_tensor *x) {
+    tensor_head head = {.dtype = tt_tensor_dtype(x), .dims = tt_tensor_dim(x)};
+    tt__host_copy elements;
+    for (int d = 0; d < head.dims; d++)
+        head.size[d] = tt_tensor_size(x, d);
+    if (tt__host_copy_make(&elements, x))
+        return tt__fail_prefix("\"%s\"", name);
+    head.bytes = elements.size;
+    tt_elastic_write(writer, name, strlen(name) + 1);
+    tt_elastic_write(writer, &head, sizeof head);
+    tt_elastic_write(writer, elements.data, elements.size);
+    tt__host_copy_free(&elements);
+    return TT_OK;
+}
+
+/* Write names, element types, shapes and elements. */
+static tt_status named_write(tt_elastic_writer *writer, const tt_named_tensors *list) {
+    if (!list)
+        return tt_last_status();
+    tt_elastic_write(writer, &list->count, sizeof list->count);
+    for (int64_t i = 0; i < list->count; i++)
+        TT__TRY(named_write_one(writer, list->names[i], list->tensors[i]));
+    return TT_OK;
+}
+
+/* ---- reading ---- */
+
+typedef struct bytes_left {
+    const char *at;
+    size_t size;
+} bytes_left;
+
+static bool take_named(bytes_left *left, void *to, size_t size) {
+    if (left->size < size)
+        return false;
+    if (to)
+        memcpy(to, left->at, size);
+    left->at += size;
+    left->size -= size;
+    return true;
+}
+
+static tt_status fail_named(void) {
+    return tt__fail(TT_ERR_FORMAT, "the copy of another rank's tensors makes no sense");
+}
+
+/* How many bytes has a tensor of this head? UINT64_MAX: none can have it. */
+static uint64_t bytes_of_head(const tensor_head *head) {
+    size_t each = head->dtype >= 0 && head->dtype <= TT_BOOL ? tt_dtype_size((tt_dtype)head->dtype) : 0;
+    uint64_t n = each;
+    if (!each || head->dims < 0 || head->dims > TT_MAX_DIMS)
+        return UINT64_MAX;
+    for (int d = 0; d < head->dims; d++)
+        if (head->size[d] < 0 || __builtin_mul_overflow(n, (uint64_t)head->size[d], &n))
+            return UINT64_MAX;
+    return n;
+}
+
+static tt_status named_read_one(named_copy *copy, bytes_left *left) {
+    tensor_head head;
+    const char *name = left->at;
+    const char *end = left->size ? memchr(name, 0, left->size) : NULL;
+    if (!end || !take_named(left, NULL, (size_t)(end - name) + 1) || !take_named(left, &head, sizeof head) ||
+        head.bytes != bytes_of_head(&head) || head.bytes > left->size)
+        return fail_named();
+    tt_shape shape = {.ndim = (int)head.dims};
+    memcpy(shape.dim, head.size, sizeof shape.dim);
+    tt_tensor *x = (tt_from_data)(left->at, shape, (tt_dtype)head.dtype);
+    if (!x)
+        return tt_last_status();
+    take_named(left, NULL, (size_t)head.bytes);
+    copy->names[copy->list.count] = name;
+    copy->tensors[copy->list.count++] = x;
+    return TT_OK;
+}
+
+/* Read a list at *data, and move *data and *size behind it. named_copy_free() must follow, also after a failure.
+ * TT_ERR_FORMAT: there is no list. */
+static tt_status named_read(named_copy *copy, const void **data, size_t *size) {
+    bytes_left left = {*data, *size};
+    int64_t count;
+    *copy = (named_copy){.list.size = sizeof copy->list};
+    if (!take_named(&left, &count, sizeof count) || count < 0 || (uint64_t)count > left.size)
+        return fail_named();
+    copy->names = calloc((size_t)count + 1, sizeof *copy->names);
+    copy->tensors = calloc((size_t)count + 1, sizeof *copy->tensors);
+    if (!copy->names || !copy->tensors)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a list of %lld tensors", (long long)count);
+    copy->list.names = copy->names;
+    copy->list.tensors = copy->tensors;
+    while (copy->list.count < count)
+        TT__TRY(named_read_one(copy, &left));
+    *data = left.at;
+    *size = left.size;
+    return TT_OK;
+}
+
+static void named_copy_free(named_copy *copy) {
+    free(copy->names);
+    free(copy->tensors);
+    *copy = (named_copy){0};
+}
 
 /* ---- what has a state dict ---- */
 
@@ -31,17 +152,17 @@ DICT_KIND(ema)
 
 static tt_status dict_save(void *user, tt_elastic_writer *writer) {
     const dict_part *p = user;
-    return tt__named_write(writer, p->state_dict(p->of));
+    return named_write(writer, p->state_dict(p->of));
 }
 
 static tt_status dict_load(void *user, const void *data, size_t size) {
     TT_AUTO_SCOPE;
     const dict_part *p = user;
-    tt__named_copy copy;
-    tt_status status = tt__named_read(&copy, &data, &size);
+    named_copy copy;
+    tt_status status = named_read(&copy, &data, &size);
     if (!status)
         status = p->load_state_dict(p->of, &copy.list);
-    tt__named_copy_free(&copy);
+    named_copy_free(&copy);
     return status;
 }
 
@@ -81,16 +202,16 @@ static tt_status generator_save(void *user, tt_elastic_writer *writer) {
     TT_AUTO_SCOPE;
     static const char *const names[] = {"state"};
     tt_tensor *state = tt_generator_get_state(user);
-    return state ? tt__named_write(writer, TT_NAMED_TENSORS(1, names, &state)) : tt_last_status();
+    return state ? named_write(writer, TT_NAMED_TENSORS(1, names, &state)) : tt_last_status();
 }
 
 static tt_status generator_load(void *user, const void *data, size_t size) {
     TT_AUTO_SCOPE;
-    tt__named_copy copy;
-    tt_status status = tt__named_read(&copy, &data, &size);
+    named_copy copy;
+    tt_status status = named_read(&copy, &data, &size);
     if (!status)
         status = tt_generator_set_state(user, tt_named_tensors_find(&copy.list, "state"));
-    tt__named_copy_free(&copy);
+    named_copy_free(&copy);
     return status;
 }
 
@@ -103,22 +224,22 @@ tt_status tt_elastic_add_generator(tt_elastic *elastic, const char *name, tt_gen
 
 typedef struct module_part {
     tt_module *module;
-    tt_module *wrapper;   /* NULL: it has none, or that has been freed */
-    bool sync_batch_norm; /* its batch norms are to be over all ranks */
+    tt_module *wrapper;   /* NULL: none, or it was freed */
+    bool sync_batch_norm; /* make its batch norms SyncBatchNorms */
 } module_part;
 
 static tt_status module_save(void *user, tt_elastic_writer *writer) {
     const module_part *p = user;
-    TT__TRY(tt__named_write(writer, tt_module_parameters(p->module)));
-    return tt__named_write(writer, tt_module_buffers(p->module));
+    TT__TRY(named_write(writer, tt_module_parameters(p->module)));
+    return named_write(writer, tt_module_buffers(p->module));
 }
 
 /* Copy a list into the module's, which has the same names in the same order. */
 static tt_status load_list(const tt_named_tensors *own, const void **data, size_t *size) {
-    tt__named_copy copy;
+    named_copy copy;
     if (!own)
         return tt_last_status();
-    tt_status status = tt__named_read(&copy, data, size);
+    tt_status status = named_read(&copy, data, size);
     if (!status && copy.list.count != own->count)
         status = tt__fail(TT_ERR_MISMATCH, "this rank's module has %lld tensors, that of another rank %lld",
                           (long long)own->count, (long long)copy.list.count);
@@ -129,7 +250,7 @@ static tt_status load_list(const tt_named_tensors *own, const void **data, size_
         else if (tt_copy(own->tensors[i], copy.tensors[i]))
             status = tt__fail_prefix("\"%s\"", own->names[i]);
     }
-    tt__named_copy_free(&copy);
+    named_copy_free(&copy);
     return status;
 }
 
@@ -140,7 +261,7 @@ static tt_status module_load(void *user, const void *data, size_t size) {
     TT__TRY(load_list(parameters, &data, &size));
     TT__TRY(load_list(tt_module_buffers(p->module), &data, &size));
     for (int64_t i = 0; i < parameters->count; i++)
-        tt_zero_grad(parameters->tensors[i]); /* of a step that was left in the middle */
+        tt_zero_grad(parameters->tensors[i]); /* it belongs to an unfinished step */
     return TT_OK;
 }
 
@@ -212,16 +333,16 @@ tt_module *tt_elastic_ddp_with(const tt_elastic_ddp_args *args, size_t size) {
 /* ---- loaders ---- */
 
 static tt_status loader_part_save(void *user, tt_elastic_writer *writer) {
-    return tt__named_write(writer, tt_loader_state_dict(user));
+    return named_write(writer, tt_loader_state_dict(user));
 }
 
 static tt_status loader_part_load(void *user, const void *data, size_t size) {
     TT_AUTO_SCOPE;
-    tt__named_copy copy;
-    tt_status status = tt__named_read(&copy, &data, &size);
+    named_copy copy;
+    tt_status status = named_read(&copy, &data, &size);
     if (!status)
         status = tt_loader_load_state_dict(user, &copy.list);
-    tt__named_copy_free(&copy);
+    named_copy_free(&copy);
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* A grid of ranks. Rank = sum over dimensions of coordinate times stride, the last dimension's stride being 1. Ranks of
- * one dimension's group differ in one coordinate alone: what is left without it is their color. */
+/* A grid of ranks. Rank = sum over dimensions of coordinate times stride; the last dimension's stride is 1. Ranks of
+ * one dimension's group differ only in that coordinate; the rest of their rank is the color of the split. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ typedef struct axis {
 } axis;
 
 struct tt_mesh {
-    tt_group *root;     /* borrowed: what all ranks are numbered in */
+    tt_group *root;     /* borrowed; has all ranks of the mesh */
     int64_t timeout_ms; /* of the groups */
     int64_t ndim;
     axis *dims[TT_MESH_MAX_DIMS];
@@ -42,7 +42,7 @@ void tt_mesh_free(tt_mesh *mesh) {
 }
 
 void tt_mesh_abort(tt_mesh *mesh, const char *reason) {
-    tt__saved_error saved; /* which `reason` may well be: it must not change meanwhile */
+    tt__saved_error saved; /* `reason` may be this thread's last error, which the following calls change */
     char text[TT__ERROR_TEXT_SIZE];
     snprintf(text, sizeof text, "%s", reason ? reason : "");
     tt__error_save(&saved);
@@ -62,7 +62,7 @@ static tt_mesh *mesh_new(tt_group *root, int64_t timeout_ms) {
 
 /* ---- making ---- */
 
-/* What a call gives for the groups that it makes. */
+/* Options of the groups that a call makes. */
 typedef struct making {
     const char *who;
     int64_t timeout_ms;
@@ -128,7 +128,7 @@ static const char *sizes_text(const tt_mesh_dim *dims, int64_t count, char *out,
     return out;
 }
 
-/* Check the dimensions and find the size that is left open: sizes (count). */
+/* Check the dimensions, and compute the size that was left open: sizes (count). */
 static tt_status resolve_sizes(const char *who, const tt_mesh_dim *dims, int64_t count, int64_t ranks, int64_t *sizes) {
     int64_t product = 1, open = -1;
     char text[256];
@@ -144,7 +144,7 @@ static tt_status resolve_sizes(const char *who, const tt_mesh_dim *dims, int64_t
             return tt__fail(TT_ERR_INVALID,
                             "%s: dimension \"%s\": expected a size of at least 1, or -1 in one dimension, got %" PRId64,
                             who, dims[d].name, sizes[d]);
-        else /* more than there are ranks is wrong already, and would overflow */
+        else /* a larger product is wrong anyway, and could overflow */
             product = product > ranks || sizes[d] > ranks ? ranks + 1 : product * sizes[d];
     }
     bool fits = open < 0 ? product == ranks : product <= ranks && ranks % product == 0;
@@ -160,7 +160,7 @@ static tt_status fill_mesh(tt_mesh *mesh, const tt_init_device_mesh_args *a, con
     int64_t sizes[TT_MESH_MAX_DIMS] = {0}, stride = tt_get_world_size(a->group);
     TT__TRY(agree_on_dims(a, m->who));
     TT__TRY(resolve_sizes(m->who, a->dims, a->count, stride, sizes));
-    for (int64_t d = 0; d < a->count && sizes[d] > 0; d++) { /* they are all */
+    for (int64_t d = 0; d < a->count && sizes[d] > 0; d++) {
         stride /= sizes[d];
         int64_t coordinate = tt_get_rank(a->group) / stride % sizes[d];
         const axis like = {.size = sizes[d], .coordinate = coordinate, .offset = coordinate * stride};
@@ -192,7 +192,7 @@ tt_status tt_init_device_mesh_with(const tt_init_device_mesh_args *args, size_t 
     return mesh_done(a.out, mesh, tt__joint_call_end(&call, status));
 }
 
-/* By names, as one mesh may have two dimensions of one size, and in order, which numbers the ranks. */
+/* Compare names, as two dimensions may have one size, and their order, which numbers the ranks. */
 static tt_status agree_to_flatten(const tt_mesh *mesh, const char *who, const char *name) {
     char *texts[TT_MESH_MAX_DIMS + 1] = {NULL};
     int made = asprintf(&texts[0], "a dimension \"%s\" made of %" PRId64, name, mesh->ndim);
@@ -244,7 +244,7 @@ static axis *find_axis(const tt_mesh *mesh, const char *name) {
     return NULL;
 }
 
-/* The dimension called `name`, or the only one; NULL and an error that begins with `who`. */
+/* Find the dimension called `name`; `name` NULL: the only one. NULL, with an error that begins with `who`: none. */
 static axis *axis_named(const char *who, const tt_mesh *mesh, const char *name) {
     if (!mesh) {
         tt__fail_argument("%s: the mesh is NULL", who);

@@ -1,11 +1,12 @@
-/* Collectives on tensors: check shapes, stage layouts that are not contiguous, and call comm. On a device a call has
- * the tensors' own memory where the group's back end takes it; else copies on the host, from which the result is
- * brought back: of an asynchronous call when its work is done (comm/callback.h). */
+/* Collectives on tensors: check shapes, copy tensors that are not contiguous, and call comm.
+ *
+ * Of tensors on a device, a call gets the memory itself if the group's back end takes it, else copies on the host. The
+ * result is copied back when the call ends, or, of an asynchronous call, when its work is done (comm/callback.h). */
 #include "base/args.h"
 #include "base/error.h"
 #include "comm/callback.h"
 #include "comm/group.h"
-#include "parallel/device_all_reduce.h"
+#include "parallel/device_peers.h"
 #include "tensor/device/capture.h"
 #include "tensor/ops/ops.h"
 
@@ -16,7 +17,7 @@
 /* How the two tensors of a call fit each other. With parts, one of them holds world_size times the other. */
 typedef enum fit { ANY_SHAPE, OUT_HAS_PARTS, X_HAS_PARTS, BOTH_HAVE_PARTS } fit;
 
-/* A call's tensors, as the caller gives them and as the call gets them: contiguous, themselves or copies. */
+/* A call's tensors as the caller gives them, and as the call gets them: contiguous, the same or copies. */
 typedef struct stage {
     const char *who;
     const tt_tensor *x; /* is sent */
@@ -100,8 +101,8 @@ static bool takes_memory_of(const tt_group *group, const tt_device *device) {
     return tt__device_is_host(device) || (device->queue && tt__group_takes(group, device->type));
 }
 
-/* x, or a contiguous copy where the call can take one, on the host in pinned memory. `values`: a copy has those of
- * x. */
+/* x, or a contiguous copy in memory that the call takes; on the host it is pinned. `values`: the copy has x's
+ * values. */
 static tt_tensor *copy_for_call(const stage *s, tt_tensor *x, bool values) {
     if (s->passes)
         return values ? tt_contiguous(x) : tt__empty_beside(s->who, x, tt_tensor_shape(x), tt_tensor_dtype(x));
@@ -111,7 +112,7 @@ static tt_tensor *copy_for_call(const stage *s, tt_tensor *x, bool values) {
 
 /* `staged` := x as the call takes it. */
 static tt_status stage_one(const stage *s, const tt_tensor *x, bool values, tt_tensor **staged) {
-    tt_tensor *given = (tt_tensor *)(uintptr_t)x; /* what is only sent is not written to */
+    tt_tensor *given = (tt_tensor *)(uintptr_t)x; /* a tensor that is only sent is only read */
     *staged = given;
     if (s->passes && tt_is_contiguous(x))
         return TT_OK;
@@ -144,7 +145,7 @@ static tt_status flight_end(void *user, tt_status work) {
     return status;
 }
 
-/* Leave the copies to the work that there will be. */
+/* Leave the copies to the work that the call will make. */
 static tt_status leave_copies(stage *s) {
     flight *f = calloc(1, sizeof *f);
     if (!f)
@@ -199,14 +200,14 @@ static tt_status stage_end(stage *s, tt_status status) {
     return status ? tt__fail_prefix("%s of %s", s->who, TT__DESCRIBE(s->sends ? s->x : s->out)) : TT_OK;
 }
 
-/* How a call says where its buffers lie. */
+/* Do the call's buffers lie on a device? */
 static bool is_far(const stage *s) { return s->passes && !tt__device_is_host(s->device); }
 static tt_device_type stage_device(const stage *s) { return is_far(s) ? s->device->type : TT_DEVICE_CPU; }
 static int stage_index(const stage *s) { return is_far(s) ? s->device->index : 0; }
 static void *stage_stream(const stage *s) { return is_far(s) ? tt_device_stream(s->device) : NULL; }
 static void *stage_data(const tt_tensor *x) { return x ? x->data : NULL; }
 
-/* Return the elements of the call: of one rank's part, where there are parts. */
+/* The number of elements for the call: of one rank's part, if there are parts. */
 static int64_t stage_count(const stage *s, const tt_group *group) {
     int ranks = tt_get_world_size(group);
     if (s->shapes == BOTH_HAVE_PARTS)
@@ -216,8 +217,8 @@ static int64_t stage_count(const stage *s, const tt_group *group) {
 
 static tt_dtype stage_dtype(const stage *s) { return tt_tensor_dtype(s->sends ? s->x : s->out); }
 
-/* The status of `call` (tt_all_reduce, ...) on stage s, with the options of the structure `a`. The rest: where the
- * call's buffers lie, and the arguments that it alone has. */
+/* Make `call` (tt_all_reduce, ...) on stage s, with the options of the struct `a`, and return its status. The rest are
+ * the buffers and the arguments that only this call has. */
 #define STAGED(s, a, call, ...)                                                                                        \
     stage_end(&(s),                                                                                                    \
               stage_begin(&(s), (a).group, (a).work)                                                                   \

@@ -1,11 +1,11 @@
-/* Training where ranks have different numbers of batches: those that have no more take part in the steps of the others
- * (ddp_pass.c, ddp_presence.c), which costs the others nothing. */
+/* Training with different numbers of batches on the ranks. A rank that has no more data takes part in the steps of the
+ * others (ddp_pass.c), which costs them nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/args.h"
 #include "base/error.h"
-#include "parallel/ddp/ddp_names.h"
+#include "parallel/ddp/ddp_state.h"
 #include "reducer/text_agreement.h"
 
 #include <tutti/join.h>
@@ -28,14 +28,14 @@ static tt_status check_join(const tt_join_new_args *a, tt__ddp *d) {
                                             "many batches");
     if (d->presence)
         return tt__fail(TT_ERR_STATE, "tt_join_new: the wrapper has a tt_join already; tt_join_free() it first");
-    if (d->watcher && d->hook && (a->examples || a->divide_by_present))
+    if (d->watcher && d->hook.table && (a->examples || a->divide_by_present))
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "tt_join_new: a tt_zero_optimizer() of stage 2 has taken the gradients before "
                         "they could be divided again: .examples and .divide_by_present need stage 1");
     const tt__ddp_presence asked = {
         .nominal = a->examples, .divide_by_present = a->divide_by_present, .ends_early = a->end_early};
     if (d->stepper)
-        TT__TRY(tt__ddp_check_stepper("tt_join_new", &asked, tt__ddp_stepper_zeroes(d->stepper)));
+        TT__TRY(tt__ddp_check_stepper("tt_join_new", &asked, d->stepper->zero_grad));
     if (a->examples < 0 || a->examples > TT__REDUCER_EXAMPLES)
         return tt__fail(TT_ERR_INVALID, "tt_join_new: expected .examples from 0 to %lld, got %lld",
                         (long long)TT__REDUCER_EXAMPLES, (long long)a->examples);
@@ -108,7 +108,7 @@ static tt_status call_step(const tt_join *join, tt_join_step_fn step, const char
 static tt_status shadow_one_step(tt_join *join) {
     tt__ddp *d = join->presence.ddp;
     bool before = tt_enable_grad_begin(), sync = d->sync;
-    d->sync = true; /* as the others' steps are, also where this rank's data have ended between two */
+    d->sync = true; /* the others average, even if this rank's data ended between two averages */
     tt_status status = tt__ddp_before_forward(join->wrapper, d);
     tt_no_grad_end(before);
     if (!status)
@@ -117,7 +117,7 @@ static tt_status shadow_one_step(tt_join *join) {
     return status ? tt__fail_prefix("tt_join_wait") : TT_OK;
 }
 
-/* Those that took part to the end have the newest parameters and buffers; of what is random in a forward, only they. */
+/* Take parameters and buffers of a rank that took part to the end: its buffers are the newest. */
 static tt_status take_newest(const tt__ddp *d, int root) {
     const tt_named_tensors *lists[] = {tt_module_parameters(d->module), tt_module_buffers(d->module)};
     for (int i = 0; i < 2; i++)

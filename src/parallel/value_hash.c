@@ -1,4 +1,4 @@
-/* Over words of 4 bytes; a last one that is shorter is filled up with zeros. */
+/* FNV over words of 4 bytes; a shorter last word is filled with zeros. */
 #include "parallel/value_hash.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Do ranks have the same values? Two hashes tell, where the values would be too many to send. */
+/* Hashes by which ranks find out whether they have the same values, which would be too many to send. */
 #ifndef TT_PARALLEL_VALUE_HASH_H
 #define TT_PARALLEL_VALUE_HASH_H
 
@@ -6,8 +6,8 @@
 
 #include <tutti/tensor.h>
 
-/* Go on with *hash, at first TT__FNV, over x's elements, in row-major order, as bits. TT_ERR_MEMORY, where they
- * must be copied first: of another layout, or on another device. */
+/* Continue *hash, at first TT__FNV, over the bits of x's elements in row-major order. TT_ERR_MEMORY: they must be
+ * copied first, as x is not contiguous or on a device, and there is no memory. */
 tt_status tt__hash_values(uint64_t *hash, const tt_tensor *x);
 
 #endif

@@ -7,11 +7,12 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "reducer/text_agreement.h"
 
 /* What errors of collectives name, as they have no line of the program's. */
 static const char average_site[] = "the averaging of gradients";
 
-/* ---- stages */
+/* ---- stages ---- */
 
 enum { SUM_STAGE = 1, CLOSING_STAGE, MIRROR_STAGES };
 
@@ -23,7 +24,7 @@ static int stages_of(const tt_reducer *r, const tt__reducer_bucket *b) {
     return averages_afar(r, b) ? MIRROR_STAGES : r->hook && r->hook->stages > 0 ? r->hook->stages : 1;
 }
 
-/* On a device the call is behind what the stream holds; whoever waits for it has the stream wait. */
+/* On a device the call runs after the work that the stream holds, and waiting for it makes the stream wait. */
 static tt_status all_reduce_part(const tt__reducer_bucket *b, tt_group *group, size_t first, tt_work **work) {
     char *at = (char *)b->data + first * tt_dtype_size(b->dtype);
     return tt_all_reduce_with(TT_ARGS(tt_all_reduce_args, group, at, (int64_t)(b->count - first), b->dtype, TT_AVG,
@@ -37,7 +38,7 @@ static tt_status call_hook(const tt_reducer *r, tt__reducer_bucket *b) {
                   : TT_OK;
 }
 
-/* Notes are for all ranks, so that with them marks are, too. */
+/* Average the marks over the group that the hook names. Notes are for all ranks: with them the marks are, too. */
 static tt_status begin_marks(const tt_reducer *r, tt__reducer_bucket *b) {
     bool asks = r->hook->told_over && r->examples < 0;
     tt_group *group = asks ? r->hook->told_over(r->hook_state) : r->group;
@@ -73,7 +74,7 @@ static tt_status begin_stage(const tt_reducer *r, tt__reducer_bucket *b) {
     return averages_afar(r, b) ? begin_mirror_stage(r, b) : call_hook(r, b);
 }
 
-/* Are the gradients of the next bucket to begin in it? `wait`: wait until they are. */
+/* *filled: do the gradients of the next bucket lie in it? `wait`: wait until they do. */
 static tt_status fill_next(tt_reducer *r, bool wait, bool *filled) {
     tt__reducer_bucket *b = &r->buckets[r->begun];
     if (r->mirror && !b->filled)
@@ -88,7 +89,7 @@ static tt__reducer_bucket *unfinished(const tt_reducer *r) {
     return b && b->stage + 1 < stages_of(r, b) ? b : NULL;
 }
 
-/* ---- ends */
+/* ---- ends ---- */
 
 static tt_status wait_work(tt_work **work) {
     if (!*work)
@@ -152,7 +153,7 @@ static tt_status end_completed_buckets(tt_reducer *r) {
     return TT_OK;
 }
 
-/* ---- both */
+/* ---- both ---- */
 
 static tt_status begin_what_can_be(tt_reducer *r) {
     for (;;) {
@@ -203,6 +204,15 @@ void tt__reducer_end_works(tt_reducer *r) {
             tt_work_free(works[w]);
         }
         b->marks = b->work = NULL;
-        b->sums = false; /* who frees that memory waits for it */
+        b->sums = false; /* freeing that memory waits for it */
     }
+}
+
+void tt__reducer_abandon(tt_reducer *r, tt_status why) {
+    if (r->broken)
+        return;
+    if (r->hook && r->hook->told_over)
+        tt__abort_with_error(r->hook->told_over(r->hook_state));
+    tt__abort_with_error(r->group);
+    r->broken = why;
 }

@@ -1,14 +1,14 @@
-/* Setting and ending a reducer's communication hook. */
-#include "reducer/reducer.h"
-
+/* What a program attaches to a reducer: a communication hook, and a function that is told of events. */
 #include "base/args.h"
+#include "base/machine/clock.h"
 #include "base/saved_error.h"
+#include "reducer/reducer.h"
 #include "reducer/text_agreement.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Room for what is told of a failed attach. */
+/* Room for the text about a failed attach. */
 enum { HOOK_TEXT = 512 };
 
 static const char set_name[] = "tt_reducer_set_comm_hook";
@@ -66,7 +66,7 @@ static tt_status attach_hook(tt_reducer *r, const tt_comm_hook *hook, void *stat
     return status ? tt__fail_prefix("communication hook \"%s\"", hook->name) : TT_OK;
 }
 
-/* Attach it on all ranks or on none: where one can't, the others would make its calls alone. */
+/* Attach the hook on all ranks or on none. */
 static tt_status attach_everywhere(tt_reducer *r, const tt_comm_hook *hook, void *state) {
     if (!hook->attach)
         return TT_OK;
@@ -126,4 +126,30 @@ tt_status tt_reducer_set_comm_hook_with(const tt_reducer_set_comm_hook_args *giv
         tt__error_restore(&saved);
     }
     return status;
+}
+
+void tt__reducer_trace(const tt_reducer *r, tt_reducer_event_kind kind, size_t index) {
+    if (!r->trace)
+        return;
+    tt_reducer_event event = {.kind = kind, .index = (int64_t)index, .time_ns = tt__now_ns()};
+    r->trace(&event, r->trace_user);
+}
+
+void tt__reducer_end_trace(tt_reducer *r) {
+    if (r->trace_destroy)
+        r->trace_destroy(r->trace_user);
+    r->trace = NULL;
+    r->trace_destroy = NULL;
+}
+
+void tt_reducer_set_trace_with(const tt_reducer_set_trace_args *args, size_t size) {
+    tt_reducer_set_trace_args a;
+    TT__ARGS_COPY(a, args, size);
+    if (a.reducer) {
+        tt__reducer_end_trace(a.reducer);
+        a.reducer->trace = a.trace;
+        a.reducer->trace_user = a.user;
+        a.reducer->trace_destroy = a.destroy;
+    } else if (a.destroy)
+        a.destroy(a.user);
 }

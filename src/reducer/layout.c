@@ -1,12 +1,62 @@
 /* Which parameters share a bucket, and where each one's gradient lies in it. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/group.h"
-#include "reducer/bucket.h"
 #include "reducer/reducer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DTYPES = TT_BOOL + 1 };
+
+/* The open bucket of one dtype. */
+typedef struct open_bucket {
+    size_t first; /* its first item; SIZE_MAX = none is open */
+    size_t bytes;
+    size_t limit; /* index */
+} open_bucket;
+
+/* Number the items of the bucket, which all lie in first..last. Items in no bucket have SIZE_MAX. */
+static void close_bucket(const tt__bucket_item *items, open_bucket *open, size_t last, size_t number,
+                         size_t *bucket_of) {
+    for (size_t i = open->first; i <= last; i++)
+        if (items[i].dtype == items[last].dtype && bucket_of[i] == SIZE_MAX)
+            bucket_of[i] = number;
+    open->first = SIZE_MAX;
+    open->bytes = 0;
+}
+
+static open_bucket *oldest_bucket(open_bucket *open) {
+    open_bucket *found = &open[0];
+    for (int d = 1; d < DTYPES; d++)
+        if (open[d].first < found->first)
+            found = &open[d];
+    return found->first == SIZE_MAX ? NULL : found;
+}
+
+size_t tt__bucket_assign(const tt__bucket_item *items, size_t count, const size_t *limits, size_t limit_count,
+                         size_t *bucket_of) {
+    open_bucket open[DTYPES];
+    size_t buckets = 0, last_of[DTYPES];
+    for (int d = 0; d < DTYPES; d++)
+        open[d] = (open_bucket){.first = SIZE_MAX};
+    for (size_t i = 0; i < count; i++) {
+        open_bucket *b = &open[items[i].dtype];
+        bucket_of[i] = SIZE_MAX;
+        last_of[items[i].dtype] = i;
+        if (b->first == SIZE_MAX)
+            b->first = i;
+        b->bytes += items[i].bytes;
+        if (b->bytes < limits[b->limit])
+            continue;
+        close_bucket(items, b, i, buckets++, bucket_of);
+        if (b->limit + 1 < limit_count)
+            b->limit++;
+    }
+    for (open_bucket *b; (b = oldest_bucket(open));)
+        close_bucket(items, b, last_of[b - open], buckets++, bucket_of);
+    return buckets;
+}
 
 #define FIRST_BUCKET_BYTES ((size_t)1 << 20)
 
@@ -30,8 +80,8 @@ void tt__reducer_delay(const tt_reducer *r, uint32_t *order) {
     }
 }
 
-/* Number buckets as they are filled in this order, in which those that are delayed come last: bucket_of[k] is that of
- * parameter order[k]. */
+/* bucket_of[k] := the bucket of parameter order[k]. Delayed parameters come last in `order`, and have buckets of their
+ * own. */
 static tt_status assign_buckets(const tt_reducer *r, const uint32_t *order, size_t *bucket_of, size_t *count) {
     size_t n = r->param_count, others = 0, limits[] = {FIRST_BUCKET_BYTES, TT_DEFAULT_BUCKET_CAP_BYTES};
     const size_t *limit = r->cap ? &r->cap : limits, limit_count = r->cap ? 1 : 2;
@@ -201,7 +251,7 @@ static void put_back(tt_reducer *r, const built *before) {
     memcpy(r->params, before->params, r->param_count * sizeof *r->params);
 }
 
-/* On failure all is as before, as gradients are still used where they lie. */
+/* On failure everything is as before: the old buckets are still in use. */
 static tt_status replace_buckets(tt_reducer *r, const size_t *bucket_of, size_t count) {
     built before = {.buckets = r->buckets, .bucket_count = r->bucket_count, .notes = r->notes};
     before.order = malloc(r->param_count * sizeof *before.order);

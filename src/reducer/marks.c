@@ -1,6 +1,6 @@
-/* What ranks tell each other with the gradients: behind those of a bucket lies a mark for each, which says whether it
- * takes part; behind the last bucket's marks a note of each rank, which tells how many examples its gradients are of.
- * All of it is averaged as gradients are. */
+/* What ranks tell each other with the gradients. A bucket has a mark for each of its gradients, which says whether it
+ * takes part; behind the last bucket's marks each rank has a note, which says of how many examples its gradients are.
+ * Marks and notes are averaged as gradients are. */
 #include "reducer/reducer.h"
 
 #include "base/error.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Write a small number as `dtype` has it. */
+/* Write a small number as an element of `dtype`. */
 static void put_told(void *at, tt_dtype dtype, float number) {
     const float f32 = number;
     const double f64 = number;
@@ -34,7 +34,7 @@ static bool was_marked_used(const tt_reducer *r, const tt__reducer_param *p) {
     return memcmp((char *)b->heard + mark_offset(r, p), &zero, tt_dtype_size(b->dtype)) != 0;
 }
 
-/* ---- over a device */
+/* ---- over a device ---- */
 
 static void *told_in(const tt__reducer_bucket *b, size_t *bytes) {
     size_t size = tt_dtype_size(b->dtype);
@@ -54,7 +54,7 @@ tt_status tt__reducer_ask(const tt_reducer *r, tt__reducer_bucket *b) {
     return r->place ? r->place->read(r->place->user, b->heard, from, bytes, &b->hearing) : TT_OK;
 }
 
-/* Where the group has failed, calls of the engine were given up, and nobody has told anything. */
+/* If the group has failed, the engine has given up its calls, and what was read means nothing. */
 tt_status tt__reducer_hear(const tt_reducer *r, tt__reducer_bucket *b) {
     void *mark = b->hearing;
     b->hearing = NULL;
@@ -70,7 +70,7 @@ static tt_status read_far(const tt_reducer *r, const tt__reducer_param *p) {
     return mark ? r->place->wait(r->place->user, mark) : TT_OK;
 }
 
-/* ---- marks */
+/* ---- marks ---- */
 
 static tt_status keep_gradient(const tt_reducer *r, tt__reducer_param *p) {
     if (p->is_kept)
@@ -92,7 +92,7 @@ tt_status tt__reducer_keep(tt_reducer *r, int64_t i) { return keep_gradient(r, &
 
 tt_status tt__reducer_put_mark(tt_reducer *r, tt__reducer_param *p, bool unused) {
     tt__reducer_bucket *b = &r->buckets[p->bucket];
-    TT__TRY(tt__reducer_hear(r, b)); /* what the step before has told */
+    TT__TRY(tt__reducer_hear(r, b)); /* of the step before */
     if (unused)
         TT__TRY(keep_gradient(r, p));
     put_told((char *)b->told + mark_offset(r, p), b->dtype, !unused);
@@ -111,7 +111,7 @@ void tt__reducer_tell_own_marks(const tt_reducer *r, size_t bucket) {
         list[g].used = !r->params[list[g].param].unused;
 }
 
-/* Has this rank to know what the others have told? Each parameter that it uses itself is used. */
+/* Does this rank need the others' marks or notes? If it uses all parameters itself, the marks tell it nothing. */
 static bool has_to_hear(const tt_reducer *r, size_t bucket) {
     bool unused = bucket + 1 == r->bucket_count && r->examples >= 0;
     for (size_t i = 0; i < r->param_count && !unused; i++)
@@ -131,7 +131,7 @@ tt_status tt__reducer_read_marks(tt_reducer *r, size_t bucket) {
     return TT_OK;
 }
 
-/* What is kept stays as it is until it is read again, or the device has been waited for. */
+/* p->kept stays unchanged until it is read again, or the device has been waited for. */
 static tt_status return_kept(const tt_reducer *r, const tt__reducer_param *p) {
     if (r->place)
         return r->place->write(r->place->user, p->gradient, p->kept, p->bytes);
@@ -153,9 +153,9 @@ tt_status tt__reducer_settle_marks(tt_reducer *r, size_t bucket) {
     return TT_OK;
 }
 
-/* ---- notes */
+/* ---- notes ---- */
 
-/* Types of 16 bits keep 8 bits of a number or more: they are told in digits of 5. */
+/* A float of 16 bits is exact up to 8 bits: there a note has digits of 5 bits. */
 enum { NOTE_DIGITS = 5, NOTE_BASE = 32 };
 _Static_assert((INT64_C(1) << 25) > TT__REDUCER_EXAMPLES, "NOTE_BASE to the power of NOTE_DIGITS is more");
 
@@ -178,7 +178,7 @@ void tt__reducer_put_note(const tt_reducer *r) {
         put_told(at + k * size, b->dtype, (float)(is_of_16_bits(b->dtype) ? rest % NOTE_BASE : rest));
 }
 
-/* An average of one rank's number and others' zeros: the number is whole, so that rounding on the way is no matter. */
+/* The average is of one rank's whole number and others' zeros, so rounding on the way does not matter. */
 static int64_t read_told(const void *at, tt_dtype dtype, int world) {
     double x;
     float f32;

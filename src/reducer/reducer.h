@@ -14,8 +14,15 @@
 
 #include "base/export.h"
 
+#include <tutti/base.h>
 #include <tutti/comm.h>
 #include <tutti/reducer.h>
+
+/* A gradient, for tt__bucket_assign(). */
+typedef struct tt__bucket_item {
+    size_t bytes;
+    tt_dtype dtype;
+} tt__bucket_item;
 
 typedef struct tt__reducer_param {
     char *name;
@@ -25,12 +32,12 @@ typedef struct tt__reducer_param {
     void *gradient; /* inside its bucket */
     size_t bucket;
     size_t mark;  /* the element of the bucket that is 1 on each rank that uses it; averaged, it is not 0 if any does */
-    bool delayed; /* it lies in a bucket behind those of all that aren't */
-    bool ready;   /* in this step, */
-    bool unused;  /* as one that took no part on this rank */
-    bool used;    /* on any rank, in the last step that has ended */
-    bool is_kept;
-    void *kept; /* what the gradient of an unused one was in this step, if `is_kept`; NULL until there is one */
+    bool delayed; /* it lies in a bucket behind those of all parameters that aren't delayed */
+    bool ready;   /* it was marked in this step */
+    bool unused;  /* it was marked as taking no part on this rank */
+    bool used;    /* it took part on some rank, in the last step that has ended */
+    bool is_kept; /* `kept` has the gradient as it was before this step */
+    void *kept;   /* memory for that; NULL until it is first needed */
 } tt__reducer_param;
 
 /* Gradients, each from a cache line of its own on, and then a mark for each parameter. So it costs no call to find out
@@ -41,16 +48,16 @@ typedef struct tt__reducer_bucket {
     tt_dtype dtype;
     size_t params;
     size_t pending;   /* parameters that are not ready yet in this step */
-    size_t gradients; /* elements of them; zeros follow, so that what is before the first mark */
-    size_t marks_at;  /* divides among the ranks: see tt_bucket */
+    size_t gradients; /* elements of them; zeros follow up to the marks */
+    size_t marks_at;  /* the first mark's element; divisible among the ranks: see tt_bucket */
     tt_bucket view;   /* as hooks see it; its list of gradients is allocated */
-    int stage;        /* the last that was begun, if the bucket is */
+    int stage;        /* the last that was begun, if the bucket was begun */
     tt_work *work;    /* of that stage; NULL: there is none, or it has ended */
-    tt_work *marks;   /* likewise, of the call that a hook leaves to us */
-    void *told;       /* the marks, and what follows them, as this rank writes them, and, */
-    void *heard;      /* averaged, reads them */
-    void *hearing;    /* the mark of the read into `heard` that is under way; NULL: there is none */
-    bool filled;      /* in this step the gradients have come from where they are computed: tt__reducer_mirror */
+    tt_work *marks;   /* with a hook, of the call that averages the marks; NULL as above */
+    void *told;       /* where this rank writes the marks and notes */
+    void *heard;      /* where it reads their averages */
+    void *hearing;    /* with a place, the mark of the current read into `heard`; NULL: there is none */
+    bool filled;      /* with a mirror, the gradients of this step have come into the bucket */
     bool sums;        /* the mirror's sum() is under way */
 } tt__reducer_bucket;
 
@@ -64,23 +71,23 @@ typedef struct tt__reducer_mirror {
     /* Copy its averages back. The bucket's gradients are not written to again before the next send(). */
     tt_status (*receive)(void *user, size_t bucket);
 
-    /* Are the bucket's averages made where gradients are computed, alike on all ranks? Then send() copies nothing,
-     * and sent() asks whether the gradients are final; sum() begins to write this rank's share of the averages to all
-     * ranks', when those of all are, and sent() asks whether it has ended; receive() copies nothing, and comes when all
-     * have ended. */
+    /* Are the bucket's averages made where gradients are computed? The same on all ranks. Then send() and receive()
+     * copy nothing. After send(), sent() asks whether the gradients are final. When those of all ranks are, sum()
+     * begins to write this rank's share of the averages to all ranks; then sent() asks whether that has ended.
+     * receive() comes when it has ended on all ranks. */
     bool (*reaches)(void *user, size_t bucket);
     tt_status (*sum)(void *user, size_t bucket);
 
-    /* Write the gradient of parameter i, from what stays as it is until it is read again. */
+    /* Write the gradient of parameter i. `from` stays unchanged until that gradient is read again. */
     tt_status (*write)(void *user, size_t i, const void *from);
 
     /* Read what the gradient of parameter i is now. */
     tt_status (*read)(void *user, size_t i, void *to);
 } tt__reducer_mirror;
 
-/* Where buckets lie that the group's back end averages on a device, in calls on this stream. Only what ranks tell each
- * other beside gradients goes over the host: it is written to the device before a bucket is averaged, and read back
- * behind that. Borrowed for the life of the reducer. */
+/* A place on a device for the buckets, which the group's back end averages there, in calls on this stream. Only marks
+ * and notes go over the host: they are written to the device before a bucket is averaged, and read back after that.
+ * Borrowed for the life of the reducer. */
 typedef struct tt__reducer_place {
     void *user;
     tt_device_type device;
@@ -91,16 +98,16 @@ typedef struct tt__reducer_place {
     tt_status (*alloc_host)(void *user, size_t bytes, void **out);
     void (*free_host)(void *user, void *host);
 
-    /* Copy to the device in the stream's order, from what stays as it is until a later read is there. Begin to copy to
-     * the host in that order; wait until that is there. */
+    /* Copy to the device in the stream's order; `host` stays unchanged until a later read has ended. Begin to copy to
+     * the host in that order. Wait until that has ended. */
     tt_status (*write)(void *user, void *to, const void *host, size_t bytes);
     tt_status (*read)(void *user, void *host, const void *from, size_t bytes, void **mark);
     tt_status (*wait)(void *user, void *mark);
 } tt__reducer_place;
 
-/* Within a step 0 <= ended <= begun <= bucket_count: buckets are begun, and end, in index order. The last that was
- * begun alone may have stages to begin, and the next is begun after them: so that all ranks make the same calls in the
- * same order, whatever their timing. */
+/* Within a step 0 <= ended <= begun <= bucket_count: buckets are begun, and end, in index order. Only the last that was
+ * begun may have stages left, and the next is begun after them. So all ranks make the same calls in the same order,
+ * whatever their timing. */
 struct tt_reducer {
     tt_group *group;
     tt__reducer_param *params;
@@ -110,13 +117,13 @@ struct tt_reducer {
     size_t begun, ended;
     int64_t first_begun_ns;          /* when the first bucket of the step was begun */
     size_t cap;                      /* bucket_cap_bytes */
-    uint32_t *order;                 /* of all parameters: that in which buckets are filled */
-    uint32_t *seen;                  /* that in which they became ready in the step, */
-    size_t seen_count;               /* the first so many */
-    tt__reducer_bucket *old_buckets; /* before they were rebuilt, until tt__reducer_drop_old(); else NULL */
+    uint32_t *order;                 /* (param_count): the order in which buckets are filled */
+    uint32_t *seen;                  /* (param_count): the order in which parameters became ready in the step */
+    size_t seen_count;               /* how many did */
+    tt__reducer_bucket *old_buckets; /* from before a rebuild, until tt__reducer_drop_old(); else NULL */
     size_t old_count;
-    size_t notes;             /* the first element of the last bucket that tells of ranks: tt__reducer_set_examples() */
-    int64_t examples;         /* what this rank tells; -1: nothing */
+    size_t notes;             /* the first note's element in the last bucket */
+    int64_t examples;         /* what this rank's note tells; -1: nothing */
     const tt_comm_hook *hook; /* NULL: all-reduce */
     void *hook_state;
     void (*hook_destroy)(void *state);                    /* NULL: hook_state is borrowed */
@@ -131,36 +138,39 @@ struct tt_reducer {
     void (*trace_destroy)(void *user); /* NULL: trace_user is borrowed */
 };
 
-/* How a hook's call says where its tt_bucket lies. */
+/* Arguments of a hook's call that say where its tt_bucket lies. */
 #define TT__BUCKET_ON(b) .device = (b)->device, .device_index = (b)->device_index, .stream = (b)->stream
 
 /* tt_reducer_new(), with the buckets in this place; NULL: as there. */
 TT__EXPORT tt_status tt__reducer_new_in(const tt_reducer_new_args *args, const tt__reducer_place *place);
 
-/* Abandon the step under way because of `why`. Peers may wait in it, so every later call fails. */
+/* Abandon the current step because of `why`, the last error: end the group, as peers may wait in the step. Every later
+ * call fails. Does nothing after the first time. */
 TT__EXPORT void tt__reducer_abandon(tt_reducer *reducer, tt_status why);
 
-/* Do as tt_reducer_free(); `who`: what the program has called, for peers' errors. */
+/* tt_reducer_free(); `who`: the public function that was called, for peers' errors. */
 TT__EXPORT void tt__reducer_release(tt_reducer *reducer, const char *who);
 
-/* Assign parameters to buckets in the order r->order, and make these. On failure what was made is in place, to be
- * freed. */
+/* Assign parameters to buckets in the order r->order, and make the buckets. After a failure those that were made must
+ * still be freed. */
 tt_status tt__reducer_make_buckets(tt_reducer *reducer);
 
-/* Move those that are delayed to the end of an order of all parameters. */
+/* Move delayed parameters to the end of an order of all parameters. */
 void tt__reducer_delay(const tt_reducer *reducer, uint32_t *order);
 
 void tt__reducer_free_buckets(const tt_reducer *reducer, tt__reducer_bucket *buckets, size_t count, const char *site);
 
 /* Collective, between steps: fill buckets in the order in which rank 0's gradients became ready in the last step, if
- * that makes other buckets (PyTorch: _rebuild_buckets). *rebuilt: gradients have other places now, and the old ones
- * keep their values until tt__reducer_drop_old(). With a hook, which may rely on where they are, nothing is done.
- * Averages don't depend on it. After a failure the step is abandoned. */
+ * that makes other buckets (PyTorch: _rebuild_buckets). *rebuilt: gradients have other places now, and the old buckets
+ * keep their values until tt__reducer_drop_old(). Does nothing with a hook, which may rely on the places. Averages
+ * don't depend on the buckets. After a failure the step is abandoned. */
 TT__EXPORT tt_status tt__reducer_rebuild(tt_reducer *reducer, bool *rebuilt);
 TT__EXPORT void tt__reducer_drop_old(tt_reducer *reducer);
 
-/* Begin all that can be begun, note what has ended, without waiting for peers; then wait until all has ended. */
+/* Begin all buckets and stages that can be begun, and end those that are complete, without waiting for peers. */
 tt_status tt__reducer_advance(tt_reducer *reducer);
+
+/* Wait until all buckets have ended. */
 tt_status tt__reducer_end_buckets(tt_reducer *reducer);
 
 /* Wait for the works of a step that was abandoned: they must end before their memory goes. */
@@ -172,40 +182,50 @@ TT__EXPORT void tt__reducer_end_hook(tt_reducer *reducer);
 /* Note whether the parameter takes part in the step on this rank. */
 tt_status tt__reducer_put_mark(tt_reducer *reducer, tt__reducer_param *param, bool unused);
 
-/* Keep what stands in the buffer of parameter i for the case that it is marked as unused in this step, and no rank uses
- * it: the buffer may then be changed before that. */
+/* Keep a copy of parameter i's gradient, so that it may be changed before the parameter is marked. If it is marked as
+ * unused, and no rank uses it, it gets the copy back. */
 TT__EXPORT tt_status tt__reducer_keep(tt_reducer *reducer, int64_t i);
 
-/* Tell all ranks with the last bucket how many examples this rank's gradients are of, in the steps from now on: 0 to
- * TT__REDUCER_EXAMPLES; -1, as at first: tell nothing. All ranks tell, or none. */
+/* From now on tell all ranks, in a note behind the last bucket's marks, of how many examples this rank's gradients are:
+ * 0 to TT__REDUCER_EXAMPLES; -1, as at first: tell nothing. All ranks tell, or none. */
 #define TT__REDUCER_EXAMPLES ((int64_t)1 << 20)
 TT__EXPORT void tt__reducer_set_examples(tt_reducer *reducer, int64_t examples);
 
-/* What `rank` told in the step that has ended. To be asked if this rank told, too. */
+/* What `rank` told in the step that has ended. Only if this rank told, too. */
 TT__EXPORT int64_t tt__reducer_examples_of(const tt_reducer *reducer, int rank);
 
-/* Elements of a bucket of this type in which a rank tells its number, and write this rank's into the last bucket. */
+/* Elements of a rank's note in a bucket of this type. */
 size_t tt__reducer_note_size(tt_dtype dtype);
+
+/* Write this rank's note. */
 void tt__reducer_put_note(const tt_reducer *reducer);
 
 /* Tell a hook which of the bucket's parameters this rank uses. */
 void tt__reducer_tell_own_marks(const tt_reducer *reducer, size_t bucket);
 
-/* With a place: send what this rank tells in the bucket; begin to read what all have told, behind the average; wait
- * until it is there. */
+/* With a place: write this rank's marks and note to the device; begin to read their averages; wait until they are
+ * read. */
 tt_status tt__reducer_tell(const tt_reducer *reducer, const tt__reducer_bucket *bucket);
 tt_status tt__reducer_ask(const tt_reducer *reducer, tt__reducer_bucket *bucket);
 tt_status tt__reducer_hear(const tt_reducer *reducer, tt__reducer_bucket *bucket);
 
-/* The bucket's marks are averaged: find out who was used, and tell a hook. */
+/* The bucket's marks are averaged: find out which parameters any rank used, and tell a hook. */
 tt_status tt__reducer_read_marks(tt_reducer *reducer, size_t bucket);
 
-/* The bucket is averaged: give back what no rank has touched. */
+/* The bucket is averaged: restore the gradients that no rank used. */
 tt_status tt__reducer_settle_marks(tt_reducer *reducer, size_t bucket);
 
 void tt__reducer_trace(const tt_reducer *reducer, tt_reducer_event_kind kind, size_t index);
 
-/* Trace no further, and release what the trace's user left to it. */
+/* Call the trace function no more, and destroy its user data. */
 void tt__reducer_end_trace(tt_reducer *reducer);
+
+/* Assign gradients to buckets, by PyTorch DDP's procedure. Per dtype there is one open bucket. Each item, in the order
+ * given, is appended to the open bucket of its dtype; if the bucket's bytes are then at or above its limit it is
+ * closed, and that dtype moves to its next limit (the last one repeats). So a bucket may exceed its limit by its last
+ * item. At the end open buckets are closed in the order in which they were opened. bucket_of[i] := item i's bucket,
+ * numbered in the order of closing. Returns the number of buckets. `limits`: at least one. */
+TT__EXPORT size_t tt__bucket_assign(const tt__bucket_item *items, size_t count, const size_t *limits,
+                                    size_t limit_count, size_t *bucket_of);
 
 #endif

@@ -1,11 +1,11 @@
 /* Averages over V shards on W ranks, as a communication hook.
  *
  * Gradients of a rank's shards go one after the other into partial sums: the largest subtrees of the tree over V leaves
- * (shard_tree.h) that its block has so far, as a binary counter carries. Elements of 16-bit floats have f32 partials,
+ * that its block has so far, as a binary counter carries. Elements of 16-bit floats have f32 partials,
  * rounded once, at the root.
  *
- * Where each rank ends with one partial, and what remains is the tree that W ranks sum in, one all-reduce of the
- * native engine does the rest. Else, and with engines whose sums have an order of their own, bytes alone are moved:
+ * If each rank ends with one partial, and what remains is the tree that W ranks sum in, one all-reduce of the native
+ * engine does the rest. Otherwise, and with engines whose sums have another order, bytes are moved:
  *   0  all_to_all_v: rank o gets slice o of all partials
  *   1  joins them in the tree's order, rounds; all_gather_v
  * Sent a rank: (W-1)/W (P w + n) bytes: P partials, at most 2 log2 V, of w bytes (those of the bucket, n; of 16-bit
@@ -16,18 +16,95 @@
 #include "comm/group.h"
 #include "comm/reduce/reduce_tree.h"
 #include "reducer/reducer.h"
-#include "reducer/shard_tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements that are joined at a time, in the first-level cache; slices are whole lines. */
+/* ---- the tree: the one summation order (comm/reduce/reduce_tree.c) over V shards, as V ranks would sum ---- */
+
+/* Neighbouring subtrees from left to right, no two of which are halves of a third. */
+typedef struct shard_stack {
+    int depth;
+    tt__shard_node node[TT__SHARD_DEPTH];
+} shard_stack;
+
+/* With p the largest power of two not above n, the first 2 (n - p) leaves fold in pairs, which makes p units. Returns
+ * the number of pairs. */
+static int folded_pairs(int n) {
+    int p = 1;
+    while (2 * p <= n)
+        p *= 2;
+    return n - p;
+}
+
+static int unit_of(int folded, int leaf) { return leaf < 2 * folded ? leaf / 2 : leaf - folded; }
+
+static int first_leaf(int folded, int unit) { return unit < folded ? 2 * unit : unit + folded; }
+
+static bool is_whole_units(int folded, tt__shard_node x) {
+    return x.lo == first_leaf(folded, unit_of(folded, x.lo)) &&
+           x.hi == first_leaf(folded, unit_of(folded, x.hi - 1) + 1);
+}
+
+/* Are these neighbouring subtrees the halves of a subtree? */
+static bool are_halves(int n, tt__shard_node left, tt__shard_node right) {
+    int folded = folded_pairs(n);
+    int first = unit_of(folded, left.lo), middle = unit_of(folded, right.lo), end = unit_of(folded, right.hi - 1) + 1;
+    if (first == middle)
+        return true; /* the two leaves of a pair */
+    if (!is_whole_units(folded, left) || !is_whole_units(folded, right))
+        return false;
+    return middle - first == end - middle && first % (end - first) == 0;
+}
+
+/* Append a subtree of the tree over n leaves, and join the last two while they are halves of one. Returns the number of
+ * joins. */
+static int shard_push(shard_stack *s, int n, tt__shard_node node) {
+    int joins = 0;
+    for (; s->depth > 0 && are_halves(n, s->node[s->depth - 1], node); joins++)
+        node.lo = s->node[--s->depth].lo;
+    s->node[s->depth++] = node;
+    return joins;
+}
+
+tt__shard_node tt__shard_block(int shards, int world, int rank) {
+    return (tt__shard_node){(int)((long long)shards * rank / world), (int)((long long)shards * (rank + 1) / world)};
+}
+
+/* Is a range of leaves one subtree? */
+static bool is_subtree(int n, int lo, int hi) {
+    shard_stack s = {0};
+    for (int leaf = lo; leaf < hi; leaf++)
+        shard_push(&s, n, (tt__shard_node){leaf, leaf + 1});
+    return s.depth == 1;
+}
+
+/* Does each rank make one partial sum, and is what remains the tree that `world` ranks sum in? Yes, if every subtree of
+ * the ranks' tree covers shards that are a subtree. */
+static bool shard_blocks_are_ranks(int shards, int world) {
+    shard_stack ranks = {0};
+    for (int r = 0; r < world; r++) {
+        shard_stack before = ranks;
+        int end = tt__shard_block(shards, world, r).hi;
+        if (!is_subtree(shards, tt__shard_block(shards, world, r).lo, end))
+            return false;
+        int joins = shard_push(&ranks, world, (tt__shard_node){r, r + 1});
+        for (int j = 1; j <= joins; j++)
+            if (!is_subtree(shards, tt__shard_block(shards, world, before.node[before.depth - j].lo).lo, end))
+                return false;
+    }
+    return true;
+}
+
+/* ---- the hook ---- */
+
+/* RUN elements are joined at a time, so that they stay in the first-level cache; slices are whole lines. */
 enum { RUN = 1024, LINE = 16 };
 
 static const char site[] = "the averaging of shards";
 
-/* What becomes of a rank's shard: `joins` with the last of `depth` partials there were. */
+/* A shard of this rank: when it comes there are `depth` partials, and it is joined with the last `joins` of them. */
 typedef struct carry {
     int depth, joins;
 } carry;
@@ -48,7 +125,7 @@ struct tt__shard_sums {
     double scale;
     tt__shard_node block;
     carry *carries;                        /* (shards of this rank) */
-    tt__shard_stack *stacks;               /* (world) what each rank ends with */
+    shard_stack *stacks;                   /* (world) what each rank ends with */
     int slots, all;                        /* partials that a rank has at most; that all ranks end with */
     int64_t *counts;                       /* (4, world): room for the counts and offsets of a call */
     char (*scratch)[RUN * sizeof(double)]; /* (TT__SHARD_DEPTH): too much for a thread's stack */
@@ -60,7 +137,7 @@ struct tt__shard_sums {
     } * places; /* (param_count) */
 };
 
-/* ---- partials of this rank */
+/* ---- partials of this rank ---- */
 
 static char *partial_at(const tt__shard_sums *s, const shard_bucket *b, size_t element, int slot) {
     size_t owner = s->owners == 1 ? 0 : element / b->slice;
@@ -68,7 +145,7 @@ static char *partial_at(const tt__shard_sums *s, const shard_bucket *b, size_t e
     return (char *)b->partials + at * tt_dtype_size(b->wide);
 }
 
-/* Elements from `at` on that lie together, of `left`. */
+/* How many of the `left` elements from `at` on lie together. */
 static size_t run_of(const shard_bucket *b, size_t at, size_t left) {
     size_t n = b->slice - at % b->slice;
     n = n < RUN ? n : RUN;
@@ -100,7 +177,7 @@ void tt__shard_sums_add(tt__shard_sums *s, size_t i, int shard) {
     }
 }
 
-/* ---- of all ranks */
+/* ---- partials of all ranks ---- */
 
 /* Elements of a rank's slice. */
 static size_t slice_length(const shard_bucket *b, int rank) {
@@ -112,11 +189,11 @@ static size_t slice_length(const shard_bucket *b, int rank) {
 static void join_run(const tt__shard_sums *s, const shard_bucket *b, size_t at, size_t n) {
     const char *operand[TT__SHARD_DEPTH + 1];
     size_t size = tt_dtype_size(b->wide);
-    tt__shard_stack stack = {0};
+    shard_stack stack = {0};
     const char *from = (const char *)b->received + at * size;
     for (int r = 0; r < s->world; r++)
         for (int p = 0; p < s->stacks[r].depth; p++, from += b->slice * size) {
-            int top = stack.depth, joins = tt__shard_push(&stack, s->shards, s->stacks[r].node[p]);
+            int top = stack.depth, joins = shard_push(&stack, s->shards, s->stacks[r].node[p]);
             operand[top] = from;
             for (; joins > 0; joins--, top--) {
                 tt__reduce_join(s->scratch[top - 1], operand[top - 1], operand[top], n, b->view.dtype, TT_SUM);
@@ -254,14 +331,14 @@ static void shard_sums_free(void *state) {
     free(s);
 }
 
-/* Play through what all ranks do. */
+/* Find out which partials all ranks end with, and how this rank's shards are joined. */
 static void plan_shards(tt__shard_sums *s) {
     for (int r = 0; r < s->world; r++) {
         tt__shard_node block = tt__shard_block(s->shards, s->world, r);
-        tt__shard_stack *stack = &s->stacks[r];
+        shard_stack *stack = &s->stacks[r];
         for (int shard = block.lo; shard < block.hi; shard++) {
             carry c = {.depth = stack->depth};
-            c.joins = tt__shard_push(stack, s->shards, (tt__shard_node){shard, shard + 1});
+            c.joins = shard_push(stack, s->shards, (tt__shard_node){shard, shard + 1});
             if (r == s->rank)
                 s->carries[shard - block.lo] = c;
             s->slots = stack->depth > s->slots ? stack->depth : s->slots;
@@ -278,7 +355,7 @@ static tt__shard_sums *shard_sums_new(tt_group *group, int shards) {
     s->shards = shards;
     s->world = tt_get_world_size(group);
     s->rank = tt_get_rank(group);
-    s->by_all_reduce = (group->native || s->world == 1) && tt__shard_blocks_are_ranks(shards, s->world);
+    s->by_all_reduce = (group->native || s->world == 1) && shard_blocks_are_ranks(shards, s->world);
     s->owners = s->by_all_reduce ? 1 : s->world;
     s->scale = tt__leaf_scale(TT_F32, TT_AVG, shards, 1);
     s->block = tt__shard_block(shards, s->world, s->rank);

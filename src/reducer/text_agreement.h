@@ -1,7 +1,7 @@
-/* Do all ranks have the same list?
+/* Agreement of all ranks on a list of texts: the options of a call that all make together.
  *
- * A joint call begins with this agreement, in which a rank that refuses the call says so; else the others would wait
- * for it. A failure after it aborts the group, with its error. */
+ * A joint call begins with such an agreement. A rank that refuses the call says so there, since the others would wait
+ * for it. A failure after the agreement aborts the group, with its error. */
 #ifndef TT_REDUCER_TEXT_AGREEMENT_H
 #define TT_REDUCER_TEXT_AGREEMENT_H
 
@@ -14,13 +14,14 @@
  * 0 has TEXT". Other errors: those of a collective. The group stays usable after a mismatch. */
 TT__EXPORT tt_status tt__agree_on(tt_group *group, const char *who, const char *const *texts, size_t count);
 
-/* Did what each rank did alone, between two collectives, go well on all? `own`: how it went here, its last error, which
- * is returned and stays. TT_ERR_STATE on the others names the first rank that failed. Collective; takes no memory. */
+/* Did a part that each rank did alone, between two collectives, succeed on all? `own`: how it ended here, its last
+ * error; it is returned, and stays. On the other ranks TT_ERR_STATE names the first rank that failed. Collective; takes
+ * no memory. */
 TT__EXPORT tt_status tt__agree_on_success(tt_group *group, const char *who, tt_status own);
 
-/* A joint call is one that all ranks of a group make together, and whose first collective is tt__agree_on(). Begun and
- * ended around its body, on one thread, this keeps the other ranks from waiting where the body fails on this rank
- * alone. The body makes no agreement in another group before its first in this one. */
+/* A joint call is one that all ranks of a group make together, and whose first collective is tt__agree_on(). Its body
+ * stands between tt__joint_call_begin() and tt__joint_call_end(), on one thread, so that the others don't wait for a
+ * rank on which the body fails. The body makes no agreement in another group before its first in this one. */
 typedef struct tt__joint_call {
     tt_group *group; /* NULL: no other ranks, nothing is told */
     const char *who;
@@ -32,11 +33,11 @@ TT__EXPORT tt__joint_call tt__joint_call_begin(tt_group *group, const char *who)
 /* `status`: how the body ended on this rank. A failure before its first agreement: this joins the others in that
  * agreement, and they get TT_ERR_MISMATCH, "rank 1 has a call that it refuses: WHY". TT_ERR_MEMORY after it: the group
  * is aborted, and they get TT_ERR_ABORTED. Other failures after it come to all ranks alike, or are the group's own.
- * Returns `status`; the last error stays. May be called twice: before what takes all ranks to release, too. */
+ * Returns `status`; the last error stays. May be called twice: also before something whose release is collective. */
 TT__EXPORT tt_status tt__joint_call_end(const tt__joint_call *call, tt_status status);
 
-/* Abort the group, in which others may wait for this rank; the reason that they are told is this thread's last error,
- * which stays. Does nothing where the group has ended or has one rank. NULL is allowed. */
+/* Abort the group, in which others may wait for this rank, with this thread's last error, which stays. Does nothing if
+ * the group has ended or has one rank. NULL is allowed. */
 TT__EXPORT void tt__abort_with_error(tt_group *group);
 
 #endif

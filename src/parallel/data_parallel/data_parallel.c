@@ -1,3 +1,4 @@
+/* tt_data_parallel(): a module that runs another one in several threads, each on a part of the batch. */
 #include <tutti/data_parallel.h>
 
 #include "autograd/sparse_grad.h"
@@ -39,7 +40,7 @@ static void data_parallel_destroy(tt_module *self) {
 static const tt_module_class data_parallel_class =
     TT_MODULE_CLASS(.name = "DataParallel", .forward_many = data_parallel_forward, .destroy = data_parallel_destroy);
 
-/* Threads of replicas can't begin collectives, nor replicas of their own. */
+/* Refuse wrappers in the module: threads of replicas can begin neither collectives nor replicas of their own. */
 static tt_status check_replicable(tt_module *module, void *user) {
     (void)user;
     if (module->cls.wrapped || module->identity == &data_parallel_class)

@@ -1,4 +1,6 @@
-#include "parallel/data_parallel/module_copies.h"
+/* Copies of a module, one a replica: checked to be alike, given the first one's values before each call, and asked for
+ * their parameters. */
+#include "parallel/data_parallel/replicas.h"
 
 #include "base/error.h"
 #include "nn/module.h"
@@ -8,11 +10,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- the inputs of a call of replicas, in the order of slots ---- */
+
+static tt_status no_memory_for_slot(void) {
+    return tt__fail(TT_ERR_MEMORY, "tt_data_parallel: no memory to record the call");
+}
+
+tt_status tt__replica_slot_add(tt__replica_slots *l, tt_tensor *x, bool is_input) {
+    if (l->count == l->room) {
+        tt_tensor **more = tt__pool_alloc(((size_t)l->room * 2 + 16) * sizeof *more);
+        if (!more)
+            return no_memory_for_slot();
+        if (l->count)
+            memcpy(more, l->tensors, (size_t)l->count * sizeof *more);
+        tt__pool_free(l->tensors);
+        l->tensors = more;
+        l->room = l->room * 2 + 16;
+    }
+    if (!is_input && !tt__pointer_map_put(&l->at, x, l->count))
+        return no_memory_for_slot();
+    l->tensors[l->count++] = x;
+    return TT_OK;
+}
+
 static const char who[] = "tt_data_parallel";
 
 /* A parameter's values when they were given. */
 struct tt__given {
-    const tt__storage *storage; /* only compared */
+    const tt__storage *storage; /* only compared, never followed */
     uint32_t version;
 };
 
@@ -105,8 +130,8 @@ void tt__copies_free(tt__module_copies *c) {
 
 /* ---- giving ---- */
 
-/* Have the copies the values already? Of the host's memory nobody knows, which the program may write to. So records of
- * the forward before stay good until a parameter changes. */
+/* Do the copies have the parameter's values already? Then it isn't given again, so that records of earlier forwards
+ * stay valid. Memory of the host always counts as changed, as the program may write to it. */
 static bool parameter_is_given(tt__given *given, const tt_tensor *x) {
     const tt__given now = {x->storage, atomic_load(&x->storage->version)};
     bool same = given->storage == now.storage && given->version == now.version;
@@ -146,7 +171,7 @@ static void give_modes(const tt__module_copies *c) {
     }
 }
 
-/* Its own failure is forgotten with what was given. */
+/* After a failure everything is given again. */
 tt_status tt__copies_give(const tt__module_copies *c) {
     TT_NO_GRAD;
     give_modes(c);

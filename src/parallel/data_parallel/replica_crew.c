@@ -1,4 +1,5 @@
-#include "parallel/data_parallel/replica_crew.h"
+/* Threads that run one task together, each as one replica. */
+#include "parallel/data_parallel/replicas.h"
 
 #include "base/error.h"
 #include "base/process/threads.h"
@@ -26,7 +27,7 @@ typedef struct task_round {
 
 struct tt__replica_crew {
     _Atomic int refs;
-    pid_t process; /* that has the threads */
+    pid_t process; /* the one that has the threads */
     int started;   /* of them */
     int room;
     pthread_mutex_t lock; /* of all below */
@@ -157,7 +158,7 @@ void tt__replica_crew_run(tt__replica_crew *crew, int n, void (*task)(void *user
     pthread_mutex_unlock(&crew->lock);
 }
 
-/* Let the thread's list have one more. False: there is no memory. */
+/* Append a scope to those that the thread frees before its next task. False: no memory. */
 static bool add_ending(member *m, tt_scope *scope) {
     tt_scope **ending = reallocarray(m->ending, (size_t)m->ending_count + 1, sizeof *ending);
     if (!ending)

@@ -1,13 +1,13 @@
-/* Replicas. All run the same module, with the same parameters, so nothing is copied; what each makes on its way lies in
- * a scope of its own. The whole is recorded as one call:
+/* Replicas. All run the same module with the same parameters, so nothing is copied. Each has a scope of its own for the
+ * tensors that it makes. The whole is recorded as one call:
  *
  *   forward    cut x -> [thread r: y_r = module(x_r), recorded] -> put y_r together
  *   backward   cut dy -> [thread r: its pass; gradients of parameters and x_r are captured]
  *              -> [any thread: sum of a parameter's gradients, replica 0's first] -> give
  *
  * A replica's pass begins at a record that joins its results (join_op), whose backward hands them their parts of dy.
- * The sums' order is that of replicas, so the bits don't depend on which thread is faster. What a thread allocated it
- * frees itself, as its memory is then used again. */
+ * Sums are in the order of replicas, so the bits don't depend on which thread is faster. A thread frees its own memory,
+ * which it then uses again. */
 #include "parallel/data_parallel/replicas.h"
 
 #include "autograd/autocast.h"
@@ -19,7 +19,6 @@
 #include "base/fnv.h"
 #include "base/saved_error.h"
 #include "nn/which_replica.h"
-#include "parallel/data_parallel/replica_slots.h"
 #include "tensor/core/pool.h"
 #include "tensor/random/generator.h"
 
@@ -43,16 +42,16 @@ typedef struct replica_part {
     tt__saved_error error;
 } replica_part;
 
-/* A call. Its record holds it, if it has one. */
+/* A call. If it is recorded, the record owns it. */
 typedef struct replica_run {
     tt__replica_crew *crew;
     int parts;
-    int64_t in_count, out_count, slots; /* slots: inputs, then parameters, then other leaves that they share */
-    uint64_t begun;                     /* the newest record before it */
+    int64_t in_count, out_count, slots; /* slots: inputs, parameters, other leaves that replicas share */
+    uint64_t begun;                     /* the newest record before the call */
     tt_module *module;                  /* in forward only */
     const tt__module_copies *copies;    /* borrowed for the call; NULL: the program gave none */
     int64_t own_count;                  /* parameters of the module */
-    tt_tensor *const *in;               /* likewise */
+    tt_tensor *const *in;               /* in forward only */
     bool records;
     int autocast;
     uint64_t seed; /* of the replicas' draws */
@@ -69,7 +68,7 @@ typedef struct replica_run {
     _Atomic int64_t next_slot;
 } replica_run;
 
-/* A thread's recycled memory, so that a step in steady state asks the system for none. */
+/* Zeros in recycled memory, so that steady steps allocate nothing. */
 static void *zeroed(size_t count, size_t size) {
     void *p = tt__pool_alloc(count * size);
     return p ? memset(p, 0, count * size) : NULL;
@@ -90,7 +89,7 @@ static void run_free(replica_run *run) {
     tt__pool_free(run);
 }
 
-/* The first replica that failed, as the thread's error; TT_OK: none. */
+/* Make the error of the first replica that failed this thread's. TT_OK: none failed. */
 static tt_status first_failure(const replica_run *run) {
     for (int r = 0; r < run->parts; r++)
         if (run->part[r].status) {
@@ -158,7 +157,7 @@ static replica_run *run_new(tt__replica_crew *crew, int parts, int64_t rows, int
     return run;
 }
 
-/* Where replicas run, and which leaves those have that run copies. */
+/* Note each copy's device and leaves. */
 static tt_status use_copies(replica_run *run) {
     for (int r = 0; run->copies && r < run->parts; r++) {
         replica_part *p = &run->part[r];
@@ -169,7 +168,7 @@ static tt_status use_copies(replica_run *run) {
     return TT_OK;
 }
 
-/* x, or what it is on the replica's device; `device` NULL: x. NULL for NULL. */
+/* x on this device; `device` NULL: x itself. NULL for NULL. */
 static tt_tensor *brought(const tt_device *device, tt_tensor *x) {
     return !x || !device || tt__device_of(x) == device ? x : tt__to_device(who, x, device);
 }
@@ -181,7 +180,7 @@ typedef struct join_state {
     int part;
 } join_state;
 
-/* View what a replica gets of the whole gradient of result number k, or gives to the whole result. */
+/* View the replica's part of result number k, or of its gradient. */
 static tt_tensor *view_of_part(const replica_part *p, int64_t k, const tt_tensor *whole) {
     const tt_tensor *like = p->out[k];
     return tt__tensor_alias(who, whole, like->shape, whole->stride, p->out_begin[k] * whole->stride[0]);
@@ -235,8 +234,8 @@ static tt_status forward_of(const replica_run *run, int r) {
     return join_results(run, r);
 }
 
-/* Run it with the caller's modes. Replica 0 draws from the caller's generator, as one device would; the others from
- * some of their own, which follow from its state, so that they need no state that a checkpoint would have to hold. */
+/* Run replica r with the caller's modes. Replica 0 draws from the caller's generator, as one device would. The others
+ * have generators seeded from its state, so that a checkpoint need not hold theirs. */
 static tt_status forward_in_modes(const replica_run *run, int r) {
     bool no_grad = run->records ? tt_enable_grad_begin() : tt_no_grad_begin();
     int autocast = tt__autocast_again(run->autocast);
@@ -332,7 +331,7 @@ static tt_status write_sum(const replica_run *run, int64_t s) {
     return summed ? TT_OK : tt__copy_out(who, run->dest[s], first);
 }
 
-/* Whichever thread is free takes the next one. */
+/* Sum gradients; each thread that is free takes the next slot. */
 static void sum_task(void *user, int r) {
     replica_run *run = user;
     tt_status status = TT_OK;
@@ -467,7 +466,7 @@ static bool is_own_leaf(const replica_run *run, const replica_part *p, const tt_
     return leaf->entry.scope == p->scope || !tt__leaf_of(leaf);
 }
 
-/* Add the leaves that a replica's graph shares with others: of what a forward function finds elsewhere. */
+/* Add leaves that a replica's graph shares with others: tensors that a forward function uses but isn't given. */
 static tt_status add_shared_leaves(const replica_run *run, const replica_part *p, const tt__reach *reach,
                                    tt__replica_slots *l) {
     for (int64_t i = 0; i < reach->node_count; i++)
@@ -504,7 +503,7 @@ static tt_status list_slots(const replica_run *run, const tt_named_tensors *para
     return TT_OK;
 }
 
-/* Record the call, whose record then owns the run. */
+/* Record the call; the record then owns the run. */
 static tt_status record_run(replica_run *run, const tt_named_tensors *parameters, tt_tensor *const *in,
                             tt_tensor *const *out) {
     tt__replica_slots l = {0};

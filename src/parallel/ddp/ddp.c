@@ -2,23 +2,23 @@
  * runs (ddp_pass.c). */
 #include "parallel/ddp/ddp.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "autograd/node.h"
 #include "base/args.h"
+#include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/saved_error.h"
 #include "nn/module.h"
-#include "parallel/ddp/ddp_names.h"
-#include "parallel/ddp/ddp_shards.h"
+#include "parallel/ddp/ddp_state.h"
 #include "reducer/text_agreement.h"
 #include "tensor/core/tensor.h"
 #include "tensor/device/capture.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 /* ---- forward ---- */
 
-/* Buffers are taken once for passes that are averaged together, before the first of them, as PyTorch does. */
+/* If several passes are averaged together, buffers are taken once, before the first, as in PyTorch. */
 tt_status tt__ddp_before_forward(const tt_module *self, tt__ddp *d) {
     if (!tt__is_recording())
         return TT_OK;
@@ -43,7 +43,7 @@ static tt_tensor *ddp_forward(tt_module *self, tt_tensor *x) {
         return tt__tensor_fail(status, "%s", tt_last_error());
     int64_t begin = tt__now_ns();
     tt_tensor *y = tt_module_forward(d->module, x);
-    d->forward_ns += tt__is_recording() ? tt__now_ns() - begin : 0;
+    d->times.forward_ns += tt__is_recording() ? tt__now_ns() - begin : 0;
     return y;
 }
 
@@ -55,13 +55,52 @@ static tt_status ddp_forward_many(tt_module *self, tt_tensor *const *in, int64_t
         return status;
     int64_t begin = tt__now_ns();
     status = tt_module_forward_many(d->module, in, in_count, out, out_count);
-    d->forward_ns += tt__is_recording() ? tt__now_ns() - begin : 0;
+    d->times.forward_ns += tt__is_recording() ? tt__now_ns() - begin : 0;
     return status;
 }
 
+/* ---- the communication hook ---- */
+
+static void end_ddp_hook(tt__ddp *d) {
+    if (d->hook.destroy)
+        d->hook.destroy(d->hook.state);
+    free(d->hook.settings);
+    d->hook = (tt__ddp_hook){0};
+}
+
+/* Average by this hook from now on; its state stays the caller's on failure. */
+static tt_status set_ddp_hook(tt__ddp *d, const tt_ddp_register_comm_hook_args *a) {
+    if (d->virtual_ranks)
+        return tt__fail(TT_ERR_UNSUPPORTED, "tt_ddp_register_comm_hook: expected a wrapper without .virtual_ranks, "
+                                            "which sum in an order of their own");
+    if (a->hook && a->hook->told_over)
+        TT__TRY(tt__ddp_refuse_sparse(a->hook->name ? a->hook->name : "tt_ddp_register_comm_hook", d));
+    char *settings = a->settings ? strdup(a->settings) : NULL;
+    if (a->settings && !settings)
+        return tt__fail(TT_ERR_MEMORY, "tt_ddp_register_comm_hook: no memory for the hook's settings");
+    tt_status status =
+        d->reducer ? tt_reducer_set_comm_hook(d->reducer, a->hook, a->state, .settings = a->settings) : TT_OK;
+    if (status) {
+        free(settings);
+        if (d->reducer->hook != d->hook.table)
+            end_ddp_hook(d); /* the reducer let go of the old one before it failed to take the new one */
+        return status;
+    }
+    end_ddp_hook(d);
+    d->hook = (tt__ddp_hook){.table = a->hook, .state = a->state, .destroy = a->destroy, .settings = settings};
+    return TT_OK;
+}
+
+void tt__ddp_drop_hook(tt__ddp *d) {
+    tt__reducer_end_hook(d->reducer);
+    end_ddp_hook(d);
+}
+
+/* ---- life ---- */
+
 static void ddp_release(tt__ddp *d) {
     tt__ddp_detach(d);
-    tt__ddp_end_hook(d);
+    end_ddp_hook(d);
     tt__ddp_free_names(d);
     free(d);
 }
@@ -109,7 +148,7 @@ tt_module *tt__ddp_make(const tt_ddp_args *args) {
         status = tt__ddp_attach(d, args->group, true);
     tt_module *wrapper = status ? NULL : tt__module_new(&ddp_class, d);
     if (!wrapper) {
-        tt_ignore(tt__joint_call_end(&call, tt_last_status())); /* before what takes all ranks to release */
+        tt_ignore(tt__joint_call_end(&call, tt_last_status())); /* first, as releasing is collective */
         ddp_release(d);
     }
     return wrapper;
@@ -152,7 +191,7 @@ tt_status tt_ddp_get_logging_data(tt_module *module, tt_ddp_logging_data *out) {
     if (!d || !out)
         return tt__fail(TT_ERR_INVALID, "tt_ddp_get_logging_data: %s",
                         d ? "`out` is NULL" : "expected a wrapper that tt_ddp() made");
-    *out = d->log;
+    *out = d->times.log;
     return TT_OK;
 }
 
@@ -186,7 +225,7 @@ tt_status tt_ddp_register_comm_hook_with(const tt_ddp_register_comm_hook_args *g
     TT__ARGS_COPY(a, given, size);
     tt__ddp *d = tt__ddp_of(a.ddp);
     const tt__joint_call call = tt__joint_call_begin(d ? d->group : NULL, "tt_reducer_set_comm_hook");
-    tt_status status = d ? tt__ddp_set_hook(d, &a)
+    tt_status status = d ? set_ddp_hook(d, &a)
                          : tt__fail(TT_ERR_INVALID, "tt_ddp_register_comm_hook: expected a wrapper that tt_ddp() made");
     status = tt__joint_call_end(&call, status);
     if (status && a.destroy) {

@@ -1,17 +1,16 @@
-/* A wrapper's group: what must be alike on its ranks, whose parameters they take, and the reducer that holds the
- * gradients. */
-#include <stdio.h>
-#include <stdlib.h>
-
+/* Binds a wrapper to a group: compares the ranks' modules and options, takes rank 0's values, and makes the reducer
+ * that holds the gradients. */
 #include "autograd/engine.h"
+#include "base/error.h"
 #include "base/saved_error.h"
-#include "parallel/ddp/ddp_device.h"
-#include "parallel/ddp/ddp_names.h"
-#include "parallel/ddp/ddp_place.h"
-#include "parallel/ddp/ddp_shards.h"
-#include "parallel/ddp/ddp_sparse.h"
+#include "parallel/ddp/ddp_state.h"
 #include "reducer/text_agreement.h"
 #include "tensor/core/tensor.h"
+#include "tensor/device/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static tt_status ddp_no_memory(void) { return tt__fail(TT_ERR_MEMORY, "tt_ddp: no memory for the wrapper"); }
 
@@ -20,7 +19,7 @@ typedef struct contents {
     const tt_named_tensors *parameters, *buffers;
 } contents;
 
-/* Tensors that are left out may be of another shape on each rank. */
+/* Ignored tensors may have different shapes on each rank, so their text leaves the shape out. */
 static tt_status describe_list(const tt__ddp *d, const char *what, const tt_named_tensors *list, char **texts) {
     for (int64_t i = 0; i < list->count; i++) {
         bool parameter = *what == 'p', ignored = tt__ddp_is_named(d->ignored, list->names[i]);
@@ -38,7 +37,7 @@ static tt_status describe_list(const tt__ddp *d, const char *what, const tt_name
 static tt_status describe_options(const tt__ddp *d, const contents *c, char **text) {
     const char *ignored = tt__ddp_unknown_ignored(d, c->parameters, c->buffers);
     const char *delayed = tt__ddp_unknown_delayed(d, c->parameters);
-    int threads = d->virtual_ranks ? tt_get_num_threads() : 0; /* they divide sums in the passes */
+    int threads = d->virtual_ranks ? tt_get_num_threads() : 0; /* their number decides how sums are divided */
     if (asprintf(text, ".virtual_ranks %d, .shard_seed %llu, %sbroadcast of buffers, %d threads%s%s%s%s",
                  d->virtual_ranks, (unsigned long long)d->shard_seed, d->broadcast_buffers ? "" : "no ", threads,
                  ignored ? ", in .ignored the unknown " : "", ignored ? ignored : "",
@@ -109,7 +108,7 @@ static tt_status make_reducer(tt__ddp *d, size_t *count) {
     return status;
 }
 
-/* Check that no other wrapper holds the gradients, as two reducers can't. */
+/* Check that no other wrapper holds the gradients: they can lie in one reducer only. */
 static tt_status check_unwrapped(const tt__ddp *d) {
     const tt_named_tensors *all = tt_module_parameters(d->module);
     for (int64_t i = 0; i < all->count; i++)
@@ -136,15 +135,12 @@ static tt_status attach_slots(tt__ddp *d, size_t count) {
     return TT_OK;
 }
 
-/* A device may fail on this rank alone. */
+/* Let gradients lie in the reducer's buckets or their twins. A device may fail on this rank alone. */
 static tt_status place_gradients(tt__ddp *d, size_t count) {
-    const tt_device *device = tt_tensor_device(d->slots[0].parameter);
-    tt_status status = tt__ddp_meet_peers(d, device);
-    if (!status)
-        status = tt__ddp_make_twins(d, device);
+    tt_status status = tt__ddp_attach_device(d);
     if (!status)
         status = attach_slots(d, count);
-    if (status && !tt__device_is_host(device))
+    if (status && !tt__device_is_host(tt_tensor_device(d->slots[0].parameter)))
         tt__abort_with_error(d->group);
     return status;
 }
@@ -155,7 +151,8 @@ void tt__ddp_detach(tt__ddp *d) {
     if (d->watcher)
         d->watcher->detached(d->watcher_user);
     d->watcher = NULL;
-    tt__ddp_end_stepper(d);
+    if (d->stepper)
+        d->stepper->end(d);
     tt__unwatch_passes(&d->passes);
     for (size_t i = 0; i < d->attached; i++) {
         tt_tensor *x = d->slots[i].parameter;
@@ -165,9 +162,7 @@ void tt__ddp_detach(tt__ddp *d) {
         tt__tensor_unref(x);
     }
     tt__ddp_detach_shards(d);
-    tt__ddp_free_twins(d);
-    if (d->reducer && d->reducer->place) /* copies to and from its memory have ended then, or never will */
-        tt_ignore(tt_device_synchronize(d->place_device));
+    tt__ddp_detach_device(d);
     tt__error_restore_reason(&saved);
     tt__reducer_release(d->reducer, "tt_module_free");
     free(d->slots);
@@ -188,8 +183,7 @@ tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take) {
     size_t count = 0;
     TT__TRY(list_contents(d->module, &c));
     TT__TRY(check_unwrapped(d));
-    TT__TRY(tt__ddp_check_devices(d, c.parameters));
-    TT__TRY(tt__ddp_check_place(d, group, c.parameters));
+    TT__TRY(tt__ddp_check_devices(d, group, c.parameters));
     d->group = group;
     d->sync = d->synced = true;
     TT__TRY(compare_with_peers(d, group, &c));
@@ -203,7 +197,8 @@ tt_status tt__ddp_attach(tt__ddp *d, tt_group *group, bool take) {
     TT__TRY(make_reducer(d, &count));
     TT__TRY(place_gradients(d, count));
     TT__TRY(tt__ddp_attach_shards(d));
-    TT__TRY(tt__ddp_use_hook(d));
+    if (d->hook.table)
+        TT__TRY(tt_reducer_set_comm_hook(d->reducer, d->hook.table, d->hook.state, .settings = d->hook.settings));
     tt__watch_passes(&d->passes, tt__ddp_pass_failed, d);
     return TT_OK;
 }

@@ -1,11 +1,12 @@
-/* The parameters and buffers that a wrapper treats apart from others: those that it leaves out, and those that it
- * averages last. The program names them. */
-#include "parallel/ddp/ddp_names.h"
+/* Parameters and buffers that a wrapper treats apart: the program names those that it leaves out (.ignored), and those
+ * that it averages last (.delay_all_reduce). A name stands for a tensor, or for all tensors below a child. */
+#include "base/error.h"
+#include "parallel/ddp/ddp_state.h"
+#include "reducer/text_agreement.h"
+#include "tensor/device/device.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/error.h"
 
 static bool names_tensor(const char *given, const char *name) {
     size_t n = strlen(given);
@@ -56,7 +57,7 @@ void tt__ddp_free_names(tt__ddp *d) {
     d->ignored = d->delayed = NULL;
 }
 
-/* ---- do they fit? */
+/* ---- do they fit? ---- */
 
 static bool is_name_of_any(const char *given, const tt_named_tensors *list) {
     for (int64_t i = 0; i < list->count; i++)
@@ -106,7 +107,23 @@ tt_status tt__ddp_check_names(const tt__ddp *d, const tt_named_tensors *paramete
     return check_not_in_both(d, parameters);
 }
 
-/* ---- taking what is not ignored */
+/* ---- taking ---- */
+
+tt_status tt__ddp_take_one(tt_group *group, const char *name, tt_tensor *x, int root) {
+    if (!tt_tensor_broadcast_with(
+            TT_ARGS(tt_tensor_broadcast_args, .group = group, .x = x, .root = root, .file = DDP_SITE)))
+        return TT_OK;
+    tt_status status = tt__fail_prefix("\"%s\"", name);
+    if (!tt__device_is_host(tt_tensor_device(x)))
+        tt__abort_with_error(group); /* a device may fail on this rank alone */
+    return status;
+}
+
+tt_status tt__ddp_take(tt_group *group, const tt_named_tensors *list, int root) {
+    for (int64_t i = 0; i < list->count; i++)
+        TT__TRY(tt__ddp_take_one(group, list->names[i], list->tensors[i], root));
+    return TT_OK;
+}
 
 tt_status tt__ddp_take_shared(const tt__ddp *d, const tt_named_tensors *list, int root) {
     for (int64_t i = 0; i < list->count; i++) {

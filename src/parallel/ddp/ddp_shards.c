@@ -1,9 +1,10 @@
-/* Virtual ranks: a wrapper whose ranks each do the passes of several shards in a step, one after the other, with the
- * bits that as many ranks would get. Each shard has gradients of its own, which go into the sums (reducer/shard_sums.h)
- * as its pass makes them, so that the last pass overlaps with the exchange; its own random numbers; and the buffers
- * that the step began with. A shard of several batches has passes that average nothing (tt_ddp_set_sync()), which add
- * to its gradients, before the one that ends it. Behind a step all ranks have shard 0's buffers. */
-#include "parallel/ddp/ddp_shards.h"
+/* Virtual ranks: each rank does the passes of several shards in a step, one after the other, and gets the bits that as
+ * many ranks as there are shards would get.
+ *
+ * A shard has gradients of its own, which go into the sums (reducer/shard_sums.h) as its pass makes them, so that the
+ * last pass overlaps with the exchange. It has its own random numbers, and begins with the buffers of the step's
+ * beginning. Passes that average nothing (tt_ddp_set_sync()) add to a shard's gradients before the pass that ends it.
+ * After a step all ranks have shard 0's buffers. */
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,18 +13,16 @@
 #include "autograd/engine.h"
 #include "base/error.h"
 #include "nn/module.h"
-#include "parallel/ddp/ddp_device.h"
 #include "parallel/ddp/ddp_state.h"
 #include "reducer/shard_sums.h"
-#include "reducer/shard_tree.h"
 #include "tensor/core/tensor.h"
 
 struct tt__ddp_shards {
     int first, count;     /* of this rank */
-    int now;              /* the one under way, or next, from 0 */
-    bool open;            /* its forward has begun */
-    tt__shard_sums *sums; /* NULL: the reducer alone does it */
-    int64_t buffers;      /* that are kept */
+    int now;              /* the current or next shard, from 0 */
+    bool open;            /* the forward of `now` has begun */
+    tt__shard_sums *sums; /* NULL: the reducer itself sums */
+    int64_t buffers;      /* how many are kept in the next two */
     tt_tensor **before;   /* (buffers) as the step began */
     tt_tensor **of_first; /* (buffers) as the first shard left them */
 };
@@ -80,7 +79,7 @@ static tt_status broadcast_buffers(const tt__ddp *d) {
 
 /* ---- a shard */
 
-/* The average of a step must be its own: what lies there from an earlier one would be added once for each shard. */
+/* Refuse gradients of an earlier step, which would be added once for each shard. */
 static tt_status check_no_gradients(const tt__ddp *d) {
     for (size_t i = 0; i < d->attached; i++)
         if (tt_grad(d->slots[i].parameter))
@@ -121,8 +120,8 @@ tt_status tt__ddp_add_to_shards(const tt__ddp_slot *s) {
     return TT_OK;
 }
 
-/* All that the pass gave no gradient gave what the shard's passes without averaging have left there, or zeros. *waits:
- * some are left to a second part of the pass. */
+/* Parameters that the pass gave no gradient add the gradient of the shard's earlier passes, or zeros. *waits: some are
+ * left to a second part of the pass. */
 static tt_status add_unreached(const tt__ddp *d, bool *waits) {
     *waits = false;
     for (size_t i = 0; i < d->attached; i++) {
@@ -183,7 +182,7 @@ tt_status tt__ddp_end_shards(tt__ddp *d) {
 
 /* ---- the wrapper */
 
-/* A SyncBatchNorm has the statistics of the ranks that there are. */
+/* Refuse a SyncBatchNorm, whose statistics are over real ranks. */
 static tt_status check_no_sync_norm(const tt__ddp *d) {
     const tt_named_modules *tree = tt_module_named_modules(d->module);
     for (int64_t i = 0; tree && i < tree->count; i++)

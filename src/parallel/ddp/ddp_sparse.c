@@ -1,10 +1,10 @@
-#include "parallel/ddp/ddp_sparse.h"
+/* Sparse gradients: their rows are gathered from all ranks, and rows of one number are added up. */
+#include "parallel/ddp/ddp_state.h"
 
 #include "autograd/sparse_grad.h"
 #include "base/args.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
-#include "parallel/ddp/ddp_names.h"
 #include "tensor/core/tensor.h"
 #include "tensor/ops/ops.h"
 #include "tensor/ops/sparse_rows.h"
@@ -16,7 +16,7 @@
 /* What errors of these collectives name instead of a line of the program. */
 static const char rows_site[] = "the averaging of sparse gradients";
 
-/* The word before a rank's numbers of rows. */
+/* The first number that a rank tells, before its numbers of rows. */
 enum { ROWS_FINE = 0, ROWS_FAILED = 1 };
 
 /* An exchange of the rows of P parameters, over W ranks. */
@@ -25,11 +25,12 @@ typedef struct rows_exchange {
     int world;            /* W */
     size_t count;         /* P */
     tt__ddp_slot **slots; /* (P) */
-    /* (W, 1 + P): each rank's word, and how many rows of each parameter it has. Holds the rest: */
+    /* (W, 1 + P): of each rank ROWS_FINE or ROWS_FAILED, and its number of rows of each parameter. The next three lie
+     * in the same memory. */
     int64_t *told;
     int64_t *own;     /* (1 + P): what this rank tells */
-    int64_t *counts;  /* (W): elements of each rank in an all_gather_v, */
-    int64_t *offsets; /* (W): and where they begin */
+    int64_t *counts;  /* (W): elements of each rank in an all_gather_v */
+    int64_t *offsets; /* (W): where they begin */
 } rows_exchange;
 
 bool tt__ddp_has_gradient(const tt__ddp_slot *s) {
@@ -54,8 +55,8 @@ tt_status tt__ddp_check_sparse(const tt__ddp *d, const tt_named_tensors *all) {
             return refuse_beside(all->names[i], tt_dtype_name(x->dtype), "no optimizer takes such rows of 16 bits");
         if (d->virtual_ranks)
             return refuse_beside(all->names[i], ".virtual_ranks", "their sums are over whole gradients");
-        if (d->hook && d->hook->told_over)
-            return refuse_beside(all->names[i], d->hook->name, "it averages over a part of the ranks");
+        if (d->hook.table && d->hook.table->told_over)
+            return refuse_beside(all->names[i], d->hook.table->name, "it averages over a part of the ranks");
     }
     return TT_OK;
 }
@@ -106,7 +107,7 @@ static void end_exchange(rows_exchange *e) {
     free(e->told);
 }
 
-/* What this rank's rows are scaled by, so that a sum over ranks is the average: see ddp_presence.c. */
+/* What this rank's rows are scaled by, so that a sum over ranks is the average: see ddp_pass.c. */
 static double share_of_rank(const tt__ddp *d) {
     const tt__ddp_presence *p = d->presence;
     double weight = p && p->nominal ? (double)p->examples / (double)p->nominal : 1;

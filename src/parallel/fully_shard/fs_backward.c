@@ -1,7 +1,7 @@
 /* The backward pass of a sharded module. Each unit's result goes through an operator that changes nothing: when the
  * pass comes to it, the unit's parameters are gathered, those of the unit before it are begun, and its place for whole
  * gradients is freed. When all of its gradients are there, or the next unit's turn has come, they are averaged to their
- * owners' slices. All that is left is averaged when the pass ends, in an order that is the same on all ranks. */
+ * owners' slices. The rest is averaged when the pass ends, in an order that is the same on all ranks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,9 +24,9 @@ static tt__fs_param *param_of(const tt__fs_unit *u, size_t i) {
     return p->trains && tt__fs_is_of(p, u) ? p : NULL;
 }
 
-/* ---- averaging */
+/* ---- averaging ---- */
 
-/* Zero the places of parameters without a gradient: another unit's may still lie there. */
+/* Zero the places of parameters without a gradient, where another unit's gradients may still lie. */
 static tt_status fill_unused(const tt__fs_unit *u) {
     const tt__fs *fs = u->owner;
     for (size_t i = 0; i < fs->count; i++) {
@@ -62,8 +62,8 @@ static tt_status average_leaving(tt__fs *fs) {
     return TT_OK;
 }
 
-/* On a device the gradients are still being computed: their calls begin when the next unit's are sent off, at the
- * latest when they are waited for, in the same order on all ranks. */
+/* Begin to average the unit's gradients. On a device they are still being computed, so their calls begin when the next
+ * unit's gradients are sent, or when they are waited for, in the same order on all ranks. */
 static tt_status begin_averaging(tt__fs_unit *u) {
     tt__fs *fs = u->owner;
     tt__carried *whole = tt__fs_grads_of(u);
@@ -75,7 +75,7 @@ static tt_status begin_averaging(tt__fs_unit *u) {
     return whole->near == whole->data ? average_leaving(fs) : TT_OK;
 }
 
-/* Bring what this rank has of the unit's averages to where slices take it from. */
+/* Copy this rank's part of the unit's averages to the device. */
 static tt_status bring_averages(const tt__fs_unit *u) {
     const tt__fs *fs = u->owner;
     for (size_t i = 0; i < u->bucket_count; i++) {
@@ -131,9 +131,9 @@ static tt_status collect_for(tt__fs_unit *u) {
     return TT_OK;
 }
 
-/* ---- the end */
+/* ---- the end ---- */
 
-/* Refuse passes in two parts: in the second another unit's gradients lie in the place. */
+/* Refuse passes in two parts: before the second, another unit's gradients take the place. */
 static tt_status check_all_came(const tt__fs *fs) {
     for (size_t i = 0; i < fs->count; i++)
         if (fs->params[i].trains && tt__gradient_may_come(fs->params[i].whole))
@@ -159,7 +159,7 @@ static tt_status end_rest(tt__fs *fs) {
     return TT_OK;
 }
 
-/* The same over a back end that takes nothing of the host. */
+/* The same with a back end that takes nothing of the host. */
 static tt_status gather_marks(const tt__fs *fs) {
     unsigned char *all = calloc((size_t)fs->world, fs->count);
     if (!all)
@@ -171,7 +171,7 @@ static tt_status gather_marks(const tt__fs *fs) {
     return status;
 }
 
-/* Begin to tell all ranks which parameters were used, while the averages before it are waited for. */
+/* Begin to tell all ranks which parameters were used; meanwhile the averages are waited for. */
 static tt_status begin_telling_used(const tt__fs *fs, tt_work **work) {
     for (size_t i = 0; i < fs->count; i++)
         fs->marks[i] = fs->params[i].touched;
@@ -211,7 +211,7 @@ static tt_status on_pass_ended(void *user, tt_status pass) {
     return TT_OK;
 }
 
-/* ---- the pass comes to a unit */
+/* ---- the pass comes to a unit ---- */
 
 static tt_status begin_pass(tt__fs *fs) {
     TT__TRY(tt__backward_on_end(on_pass_ended, fs));
@@ -250,8 +250,7 @@ static tt_status enter_unit(tt__fs_unit *u) {
     return tt__fs_begin_next(u, -1);
 }
 
-/* The pass may have failed before it came to a unit, where no operator of ours is called: other ranks wait all the
- * same. */
+/* A pass may fail before it comes to a unit, and then calls none of these operators, but other ranks wait for it. */
 void tt__fs_pass_failed(void *user, const tt__reach *reach) {
     tt__fs *fs = user;
     bool reaches = !reach;
@@ -295,7 +294,7 @@ tt_tensor *tt__fs_mark_output(const tt__fs_unit *u, tt_tensor *y) {
     tt_tensor *out = tt__tensor_alias(FS_SITE, y, y->shape, y->stride, 0);
     if (!out)
         return NULL;
-    /* Not a view to others: y goes no further, so an operator in place may still change the elements. */
+    /* y is no longer used, so this view must not keep an operator in place from changing the elements */
     atomic_store_explicit(&y->storage->viewed, viewed, memory_order_relaxed);
     tt_node *node = tt__node_new(&mark_op, 1, &y, 1, 0, &m, sizeof m);
     if (!node)

@@ -1,4 +1,4 @@
-/* Whole parameters: gathered where and when a unit needs them. */
+/* Gathers the whole parameters of a unit when it needs them. */
 #include "autograd/engine.h"
 #include "base/saved_error.h"
 #include "parallel/fully_shard/fully_shard.h"
@@ -137,7 +137,7 @@ tt_status tt__fs_changed(tt__fs *fs) {
 void tt__fs_poke(const tt__fs *fs) {
     for (size_t i = 0; i < fs->bucket_count; i++) {
         if (fs->buckets[i].gathering && !tt_work_is_completed(fs->buckets[i].gathering))
-            return; /* what comes after it waits */
+            return; /* later units wait for this one */
         if (fs->buckets[i].averaging && !tt_work_is_completed(fs->buckets[i].averaging))
             return;
     }

@@ -17,7 +17,7 @@ static tt_status fs_no_memory(void) { return tt__fail(TT_ERR_MEMORY, "%s: no mem
 
 static int64_t round_up_to(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-/* ---- the parameters */
+/* ---- the parameters ---- */
 
 static bool unit_has(const tt__fs_unit *u, const tt_tensor *x) {
     const tt_named_tensors *list = u->module ? tt_module_parameters(u->module) : NULL;
@@ -27,7 +27,7 @@ static bool unit_has(const tt__fs_unit *u, const tt_tensor *x) {
     return false;
 }
 
-/* The unit that alone has the parameter; else that of the rest. */
+/* The unit that has the parameter; if several or none have it, the unit of the rest. */
 static size_t find_unit(const tt__fs *fs, const tt_tensor *x) {
     size_t found = fs->unit_count - 1, times = 0;
     for (size_t i = 0; i + 1 < fs->unit_count; i++)
@@ -88,7 +88,7 @@ static tt_status list_fs_params(tt__fs *fs) {
     return TT_OK;
 }
 
-/* ---- buckets */
+/* ---- buckets ---- */
 
 /* Find the unit's bucket for this parameter, or make one. Buckets of a unit follow each other. */
 static tt_status find_bucket(tt__fs *fs, tt__fs_unit *u, const tt__fs_param *p, size_t *at) {
@@ -105,7 +105,7 @@ static tt_status find_bucket(tt__fs *fs, tt__fs_unit *u, const tt__fs_param *p, 
     return TT_OK;
 }
 
-/* Cut a bucket into parts, of a size that no earlier one of its type has. */
+/* Cut a bucket into parts of a size that no earlier bucket of its type has. */
 static void cut_bucket(const tt__fs *fs, size_t at) {
     tt__fs_bucket *b = &fs->buckets[at];
     const int64_t line = FS_LINE / (int64_t)tt_dtype_size(b->dtype);
@@ -114,7 +114,7 @@ static void cut_bucket(const tt__fs *fs, size_t at) {
     for (size_t i = 0; i < at; i++)
         if (fs->buckets[i].dtype == b->dtype && fs->buckets[i].part == b->part) {
             b->part += line;
-            i = (size_t)-1; /* look at all again */
+            i = (size_t)-1; /* compare with all again */
         }
 }
 
@@ -138,13 +138,13 @@ static tt_status lay_out_unit(tt__fs *fs, tt__fs_unit *u) {
     return TT_OK;
 }
 
-/* ---- places */
+/* ---- places ---- */
 
 static void use_place(tt__fs_place *place, const tt__fs_unit *u) {
     place->bytes = u->bytes > place->bytes ? u->bytes : place->bytes;
 }
 
-/* Units take two places in turn; the rest has one of its own, and so has each that is kept. */
+/* Units take two places in turn. The unit of the rest has its own, and so has each unit that stays whole. */
 static tt_status lay_out_places(tt__fs *fs) {
     const size_t last = fs->unit_count - 1;
     fs->places = calloc(fs->unit_count + 2, sizeof *fs->places);
@@ -178,7 +178,7 @@ tt_status tt__fs_lay_out(tt__fs *fs) {
     return lay_out_places(fs);
 }
 
-/* ---- memory */
+/* ---- memory ---- */
 
 static tt_status take_memory_for(const tt__fs *fs, tt__carried *out, size_t bytes) {
     return tt__carried_make(out, fs->group, fs->device, bytes, FS_SITE);
@@ -208,14 +208,14 @@ tt_status tt__fs_allocate(tt__fs *fs) {
     return TT_OK;
 }
 
-/* ---- slices */
+/* ---- slices ---- */
 
 static void *slice_of(const tt__fs_param *p) {
     const tt__fs_bucket *b = tt__fs_bucket_of(p);
     return tt__fs_element(b->slices, b, p->n ? p->offset + p->from - b->part * p->owner->rank : 0);
 }
 
-/* Let x lie at `data`, and say that its elements are away. */
+/* Move x to `data`, and mark its elements as away. */
 static tt_status send_values_away(const tt__fs_param *p, tt_tensor *x, void *data) {
     char *name = strdup(p->name);
     tt_status status = name ? tt__tensor_set_data(x, data) : fs_no_memory();
@@ -234,7 +234,7 @@ tt_status tt__fs_put_in_place(tt__fs_param *p) {
     return TT_OK;
 }
 
-/* The slice takes its part of the whole values, which are then let go. */
+/* Copy the slice's part of the whole values, and let these go. */
 static tt_status make_fs_slice(tt__fs_param *p) {
     const tt__fs_bucket *b = tt__fs_bucket_of(p);
     const tt_shape shape = TT_SHAPE(p->n);
@@ -263,7 +263,7 @@ tt_status tt__fs_make_slices(tt__fs *fs) {
     return tt__carried_send(&fs->slices, 0, fs->slices.bytes);
 }
 
-/* ---- ending */
+/* ---- ending ---- */
 
 static void release_param(tt__fs_param *p) {
     static _Alignas(FS_LINE) char nowhere[FS_LINE];
@@ -272,7 +272,7 @@ static void release_param(tt__fs_param *p) {
         tt__leaf_set_part(p->whole, NULL);
         tt_ignore(tt__leaf_set_grad_storage(p->whole, NULL));
     }
-    if (p->moved) { /* old records keep the storage that was there, which stays away */
+    if (p->moved) { /* old records keep the old storage, which stays marked as away */
         atomic_store_explicit(&p->whole->storage->away, true, memory_order_relaxed);
         tt_ignore(send_values_away(p, p->whole, nowhere));
     }
@@ -295,7 +295,7 @@ static void release_unit(tt__fs_unit *u) {
     free(u->average_site);
 }
 
-/* Where the group failed, its end releases the rest. */
+/* Free the memory. If the group has failed, its end releases the rest. */
 static void give_memory(const tt__fs *fs, tt__carried *memory) {
     tt__carried_free(memory, fs->group, "tt_module_free");
 }

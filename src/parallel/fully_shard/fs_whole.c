@@ -1,4 +1,5 @@
-/* Whole parameters in memory of their own: gathered unit by unit, and taken back into slices. */
+/* tt_fully_shard_gather() and tt_fully_shard_scatter(): whole parameters in memory of their own, gathered unit by unit,
+ * and taken back into slices. */
 #include "base/error.h"
 #include "parallel/fully_shard/fully_shard.h"
 #include "reducer/text_agreement.h"
@@ -17,7 +18,7 @@ static tt__fs *wrapper_of(const char *who, tt_module *module) {
 /* Has this rank the whole parameters? */
 static bool has_whole(const tt__fs *fs) { return fs->gathered_to == TT_ALL_RANKS || fs->gathered_to == fs->rank; }
 
-/* ---- gather */
+/* ---- gather ---- */
 
 static tt_status take_out(tt__fs *fs, tt__fs_unit *u, bool keep) {
     TT__TRY(tt__fs_need(u));
@@ -25,7 +26,7 @@ static tt_status take_out(tt__fs *fs, tt__fs_unit *u, bool keep) {
         tt__fs_param *p = &fs->params[i];
         if (!tt__fs_is_of(p, u))
             continue;
-        tt__storage *before = tt__storage_ref(p->whole->storage); /* records may refer to it, and it stays away */
+        tt__storage *before = tt__storage_ref(p->whole->storage); /* records may refer to it; it stays marked as away */
         tt_status status = tt__tensor_move(gather_who, p->whole, NULL);
         atomic_store_explicit(&before->away, !status, memory_order_relaxed);
         tt__storage_unref(before);
@@ -37,7 +38,7 @@ static tt_status take_out(tt__fs *fs, tt__fs_unit *u, bool keep) {
 
 static tt_status take_all_out(tt__fs *fs, bool keep) {
     tt_status own = TT_OK;
-    for (size_t i = 0; i < fs->unit_count && !fs->broken; i++) { /* after an own failure, too: the others gather on */
+    for (size_t i = 0; i < fs->unit_count && !fs->broken; i++) { /* after a failure here, too, as the others go on */
         tt__fs_unit *u = &fs->units[i];
         tt_status status = take_out(fs, u, keep && !own);
         own = own ? own : status;
@@ -58,7 +59,7 @@ tt_status tt_fully_shard_gather(tt_module *sharded, int root) {
                         : fs->gathered ? "the whole parameters are out already: tt_fully_shard_scatter() first"
                                        : "a backward pass is under way");
     TT__TRY(tt__fs_settle(fs));
-    TT__TRY(tt__fs_changed(fs)); /* whole values from before go: only what is taken out below is readable */
+    TT__TRY(tt__fs_changed(fs)); /* earlier whole values go: only those that are taken out below are readable */
     tt_status own = take_all_out(fs, root == TT_ALL_RANKS || root == fs->rank);
     fs->gathered_to = root;
     if (!fs->broken) {
@@ -69,7 +70,7 @@ tt_status tt_fully_shard_gather(tt_module *sharded, int root) {
     return own ? tt__fs_break(fs, own) : TT_OK;
 }
 
-/* ---- scatter */
+/* ---- scatter ---- */
 
 static tt_status check_unchanged(const tt__fs *fs) {
     for (size_t i = 0; i < fs->count; i++) {
@@ -112,7 +113,7 @@ static tt_status take_root_values(const tt__fs *fs, const tt__fs_unit *u) {
     return has_whole(fs) ? TT_OK : tt__carried_receive(whole, 0, u->bytes);
 }
 
-/* Copy the unit's whole values to its place, take the root's where it alone has them, and cut this rank's slices. */
+/* Copy the unit's whole values to its place, broadcast them if only the root has them, and cut this rank's slices. */
 static tt_status take_slices(tt__fs *fs, const tt__fs_unit *u) {
     for (size_t i = 0; i < fs->count; i++)
         if (tt__fs_is_of(&fs->params[i], u) && has_whole(fs))

@@ -1,7 +1,5 @@
-/* Fully sharded modules: what must be alike on all ranks, and the wrapper's and the units' forwards. */
-#include <stdio.h>
-#include <stdlib.h>
-
+/* Fully sharded modules: which modules are units, what must be alike on all ranks, and the wrapper's and the units'
+ * forwards. */
 #include "autograd/node.h"
 #include "base/args.h"
 #include "base/error.h"
@@ -11,7 +9,101 @@
 #include "parallel/fully_shard/fully_shard.h"
 #include "reducer/text_agreement.h"
 
-/* ---- forward of a unit */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tt_status units_no_memory(void) { return tt__fail(TT_ERR_MEMORY, "%s: no memory for the units", FS_SITE); }
+
+/* ---- which modules are units ---- */
+
+static bool has_parameters(tt_module *module) {
+    const tt_named_tensors *list = tt_module_parameters(module);
+    return list && list->count > 0;
+}
+
+/* Add a unit; `name` NULL: of the rest. */
+static tt_status add_unit(tt__fs *fs, const char *name, tt_module *module) {
+    tt__fs_unit *units = reallocarray(fs->units, fs->unit_count + 1, sizeof *units);
+    if (!units)
+        return units_no_memory();
+    fs->units = units;
+    tt__fs_unit *u = &units[fs->unit_count++];
+    *u = (tt__fs_unit){.owner = fs, .module = module, .name = strdup(name ? name : "(rest)")};
+    if (!u->name || asprintf(&u->gather_site, "gathering unit \"%s\"", u->name) < 0)
+        return u->gather_site = NULL, units_no_memory();
+    if (asprintf(&u->average_site, "averaging unit \"%s\"", u->name) < 0)
+        return u->average_site = NULL, units_no_memory();
+    return TT_OK;
+}
+
+static bool is_list(const tt_module *module) {
+    const char *name = tt_module_class_name(module);
+    return !strcmp(name, "Sequential") || !strcmp(name, "ModuleList");
+}
+
+/* Find the children of the outermost lists below `module`, whose name is `path`. */
+static tt_status find_below(tt__fs *fs, tt_module *module, const char *path) {
+    tt_status status = TT_OK;
+    for (int64_t i = 0; i < tt_module_child_count(module) && !status; i++) {
+        tt_module *child = tt_module_child_at(module, i);
+        char *name = NULL;
+        if (!has_parameters(child))
+            continue;
+        if (asprintf(&name, "%s%s%s", path, *path ? "." : "", tt_module_child_name(module, i)) < 0)
+            return units_no_memory();
+        status = is_list(module) ? add_unit(fs, name, child) : find_below(fs, child, name);
+        free(name);
+    }
+    return status;
+}
+
+/* Find the module of this path; NULL: there is none. */
+static tt_module *module_at(tt_module *module, const char *path) {
+    char *copy = strdup(path), *rest = NULL;
+    for (char *name = copy ? strtok_r(copy, ".", &rest) : NULL; name && module; name = strtok_r(NULL, ".", &rest))
+        module = tt_module_child(module, name);
+    free(copy);
+    return copy ? module : NULL;
+}
+
+/* Is `inner` the name `outer`, or of something inside it? */
+static bool holds(const char *outer, const char *inner) {
+    size_t n = strlen(outer);
+    return !strncmp(outer, inner, n) && (!inner[n] || inner[n] == '.');
+}
+
+static tt_status add_named_unit(tt__fs *fs, const char *name) {
+    if (!name || !*name)
+        return tt__fail(TT_ERR_INVALID, "%s: .units: expected the name of a module, got %s", FS_SITE,
+                        name ? "\"\"" : "NULL");
+    for (size_t i = 0; i < fs->unit_count; i++)
+        if (holds(fs->units[i].name, name) || holds(name, fs->units[i].name))
+            return tt__fail(TT_ERR_INVALID, "%s: .units: \"%s\" and \"%s\" share modules", FS_SITE, fs->units[i].name,
+                            name);
+    tt_module *module = module_at(fs->module, name);
+    if (!module)
+        return tt__fail(TT_ERR_NOT_FOUND, "%s: .units: the %s has no module \"%s\"", FS_SITE,
+                        tt_module_class_name(fs->module), name);
+    if (!has_parameters(module))
+        return tt__fail(TT_ERR_INVALID, "%s: .units: \"%s\" has no parameters", FS_SITE, name);
+    return add_unit(fs, name, module);
+}
+
+/* Fill fs->units. */
+static tt_status fs_find_units(tt__fs *fs, const tt_fully_shard_args *args) {
+    if (args->unit_count < 0 || (args->unit_count && !args->units))
+        return tt__fail(TT_ERR_INVALID, "%s: expected a list of units, got %lld at %s", FS_SITE,
+                        (long long)args->unit_count, args->units ? "a list" : "NULL");
+    for (int64_t i = 0; i < args->unit_count; i++)
+        TT__TRY(add_named_unit(fs, args->units[i]));
+    if (!args->units)
+        TT__TRY(find_below(fs, tt__module_unwrapped(fs->module), ""));
+    TT__TRY(add_unit(fs, NULL, NULL));
+    return TT_OK;
+}
+
+/* ---- forward of a unit ---- */
 
 static tt_status before_unit(tt_module *module, tt_tensor **inputs, int64_t input_count, void *user) {
     (void)module, (void)inputs, (void)input_count;
@@ -21,7 +113,7 @@ static tt_status before_unit(tt_module *module, tt_tensor **inputs, int64_t inpu
     return tt__fs_begin_next(u, u->owner->backward ? -1 : 1);
 }
 
-/* Put the unit's operator behind each output, so that backward gathers the unit before it reaches what made them. */
+/* Put the unit's operator behind each output, so that backward gathers the unit before it enters it. */
 static tt_status mark_outputs(const tt__fs_unit *u, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
                               int64_t out_count) {
     for (int64_t i = 0; i < out_count; i++) {
@@ -44,7 +136,7 @@ static tt_status after_unit(tt_module *module, tt_tensor *const *inputs, int64_t
     return mark_outputs(u, inputs, input_count, outputs, output_count);
 }
 
-/* ---- forward of the wrapper */
+/* ---- forward of the wrapper ---- */
 
 static tt_status check_trained(const tt__fs *fs) {
     for (size_t i = 0; i < fs->count; i++)
@@ -99,7 +191,7 @@ int64_t tt_fully_shard_unit_count(tt_module *module) {
     return fs ? (int64_t)fs->unit_count - 1 : 0;
 }
 
-/* ---- agreement */
+/* ---- agreement ---- */
 
 static bool describe_param(const tt__fs *fs, size_t i, char **text) {
     const tt__fs_param *p = &fs->params[i];
@@ -107,7 +199,7 @@ static bool describe_param(const tt__fs *fs, size_t i, char **text) {
                     p->trains ? "" : " without gradient", fs->units[p->unit].name) >= 0;
 }
 
-/* Write what must be alike; the count of texts, 0: no memory. */
+/* Write the texts that must be alike. Returns their number; 0: no memory. */
 static size_t describe_fs(const tt__fs *fs, const tt_named_tensors *buffers, char **texts) {
     size_t n = 0;
     if (asprintf(&texts[n++], "%zu units%s, .keep_after_forward %d, %sbroadcast of buffers", fs->unit_count - 1,
@@ -141,7 +233,7 @@ static tt_status agree_on_fs(const tt__fs *fs) {
     return status;
 }
 
-/* ---- making */
+/* ---- making ---- */
 
 static tt_status take_first_ranks(const tt__fs *fs) {
     const tt_named_tensors *parameters = tt_module_parameters(fs->module), *buffers = tt_module_buffers(fs->module);
@@ -159,7 +251,7 @@ static tt_status hook_units(tt__fs *fs) {
 }
 
 static tt_status prepare_fs(tt__fs *fs, const tt_fully_shard_args *args) {
-    TT__TRY(tt__fs_find_units(fs, args));
+    TT__TRY(fs_find_units(fs, args));
     TT__TRY(tt__fs_lay_out(fs));
     fs->handle = calloc(1, sizeof *fs->handle);
     if (!fs->handle)
@@ -197,7 +289,7 @@ static tt_module *make_fs(const tt_fully_shard_args *a, const tt__joint_call *ca
         tt__watch_passes(&fs->passes, tt__fs_pass_failed, fs);
         return wrapper;
     }
-    tt_ignore(tt__joint_call_end(call, tt_last_status())); /* before what takes all ranks to release */
+    tt_ignore(tt__joint_call_end(call, tt_last_status())); /* first, as releasing is collective */
     tt__fs_release(fs);
     return NULL;
 }

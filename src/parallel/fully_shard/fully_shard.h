@@ -1,9 +1,9 @@
 /* The inside of a fully sharded module.
  *
  * A unit's parameters lie in buckets, one for each element type (and for frozen ones), which divide into equal parts of
- * whole cache lines, one a rank. Their whole values and gradients have one address for as long as the module is
- * wrapped, in a place that several units take in turn, so that all tensors over them (saved for backward, too) stay
- * right: what lies there is another unit's while their storage says that it is away.
+ * whole cache lines, one a rank. Their whole values and gradients keep one address while the module is wrapped, in
+ * a place that several units take in turn. So all tensors over them, also those saved for backward, stay valid. While
+ * another unit has the place, their storage says that their elements are away.
  *
  * No two buckets of one type have parts of the same size, so that collectives of different units never match: ranks
  * that run different units get TT_ERR_MISMATCH. */
@@ -25,8 +25,8 @@ typedef struct tt__fs_bucket {
     bool trains;
     int64_t count;        /* elements that parameters take */
     int64_t part;         /* elements of a rank's part */
-    size_t at;            /* bytes before it in its unit's place */
-    size_t slices_at;     /* bytes before its slice in this rank's slices */
+    size_t at;            /* its first byte in its unit's place */
+    size_t slices_at;     /* its slice's first byte in this rank's slices */
     void *values, *grads; /* whole; grads NULL: it does not train */
     void *slices;         /* this rank's part of the values */
     tt_work *gathering, *averaging;
@@ -43,7 +43,7 @@ typedef struct tt__fs_param {
     bool trains;
     bool attached; /* its gradient lies in the unit's place, and its hook is registered */
     bool moved;    /* its values lie in the unit's place */
-    bool touched;  /* it got a gradient on this rank in the pass under way */
+    bool touched;  /* it got a gradient on this rank in the current pass */
     bool had;      /* its slice had a gradient before that pass */
 } tt__fs_param;
 
@@ -53,7 +53,7 @@ typedef enum tt__fs_grads { TT__FS_NONE, TT__FS_COLLECTING, TT__FS_AVERAGING } t
 typedef struct tt__fs_unit {
     tt__fs *owner;
     char *name;
-    tt_module *module;     /* NULL: the last unit, which has the parameters of no other */
+    tt_module *module;     /* NULL: the last unit, which has the parameters of no other unit */
     int64_t before, after; /* its hooks; 0: none */
     size_t first_bucket, bucket_count;
     size_t bytes;    /* of its buckets */
@@ -63,10 +63,10 @@ typedef struct tt__fs_unit {
     tt__fs_values values;
     tt__fs_grads grads;
     int running;                      /* forwards of it that have not ended */
-    char *gather_site, *average_site; /* what errors call its collectives */
+    char *gather_site, *average_site; /* names of its collectives in errors */
 } tt__fs_unit;
 
-/* Where whole units lie. */
+/* A place for whole units. */
 typedef struct tt__fs_place {
     tt__carried memory;
     size_t bytes;
@@ -78,7 +78,7 @@ typedef struct tt__fs_watcher {
     void (*detached)(void *user); /* called once, before the slices go */
 } tt__fs_watcher;
 
-/* Records refer to the wrapper through this, as it may be freed before them. */
+/* Records refer to the wrapper by a handle, as it may be freed before them. */
 typedef struct tt__fs_handle {
     _Atomic int refs;
     tt__fs *fs; /* NULL: freed */
@@ -89,9 +89,9 @@ struct tt__fs {
     tt_group *group;         /* held */
     const tt_device *device; /* of the parameters */
     int rank, world;
-    bool keeps; /* units stay whole until the step */
+    bool keeps; /* keep units whole until the step */
     bool broadcasts;
-    tt__fs_unit *units; /* the last is that of the rest; it may have no parameters */
+    tt__fs_unit *units; /* the last is the unit of the rest, perhaps without parameters */
     size_t unit_count;
     tt__fs_bucket *buckets;
     size_t bucket_count;
@@ -100,13 +100,13 @@ struct tt__fs {
     tt__fs_place *places, *grad_places;
     size_t place_count, grad_place_count;
     tt__carried slices;
-    tt__fs_unit *leaving; /* its whole gradients are on their way to where calls take them; or NULL */
+    tt__fs_unit *leaving; /* the unit whose whole gradients are being copied for their calls; or NULL */
     unsigned char *marks; /* (count): 1 for each parameter that any rank has used in the pass */
     tt__fs_handle *handle;
     bool backward;        /* a backward pass is under way */
     tt__fs_unit *current; /* the unit that the pass has come to; or NULL */
     tt_status broken;     /* why it can only be freed; or TT_OK */
-    bool gathered;        /* all parameters are out, in memory of their own */
+    bool gathered;        /* all parameters have memory of their own */
     int gathered_to;
     const tt__fs_watcher *watcher; /* or NULL */
     void *watcher_user;
@@ -122,7 +122,7 @@ static inline bool tt__fs_is_of(const tt__fs_param *p, const tt__fs_unit *u) { r
 
 static inline tt__fs_bucket *tt__fs_bucket_of(const tt__fs_param *p) { return &p->owner->buckets[p->bucket]; }
 
-/* Where unit u's values and gradients lie whole. */
+/* The place of unit u's whole values; of its whole gradients. */
 static inline tt__carried *tt__fs_values_of(const tt__fs_unit *u) { return &u->owner->places[u->place].memory; }
 static inline tt__carried *tt__fs_grads_of(const tt__fs_unit *u) {
     return &u->owner->grad_places[u->grad_place].memory;
@@ -141,24 +141,21 @@ static inline void *tt__fs_place_of(void *data, const tt__fs_param *p) {
 /* fs_backward.c: a backward pass has failed (failed_pass.h): break the wrapper if it would have reached it. */
 void tt__fs_pass_failed(void *user, const tt__reach *reach);
 
-/* fs_wrap.c: the inside of a wrapper; NULL if it is none. */
+/* fs_wrap.c: the state of a wrapper; NULL if the module is none. */
 tt__fs *tt__fs_of(tt_module *module);
 
-/* fs_units.c: find units: fs->units. */
-tt_status tt__fs_find_units(tt__fs *fs, const tt_fully_shard_args *args);
-
-/* fs_layout.c: list parameters and plan where all lies, this rank alone; take the memory, collective; move the
- * parameters there and make slices; release all. */
+/* fs_layout.c: list parameters and plan their places, this rank alone; take the memory, collective; move the parameters
+ * there and make slices; release everything. */
 tt_status tt__fs_lay_out(tt__fs *fs);
 tt_status tt__fs_allocate(tt__fs *fs);
 tt_status tt__fs_make_slices(tt__fs *fs);
 void tt__fs_release(tt__fs *fs);
 
-/* fs_layout.c: let a parameter lie in its place, where it is away. */
+/* fs_layout.c: move a parameter to its place, marked as away. */
 tt_status tt__fs_put_in_place(tt__fs_param *p);
 
-/* fs_gather.c: gather a unit's parameters and wait until they are whole; or only begin to (does nothing while another
- * unit needs its place). */
+/* fs_gather.c: gather a unit's parameters and wait until they are whole; or only begin, unless another unit needs the
+ * place. */
 tt_status tt__fs_need(tt__fs_unit *unit);
 tt_status tt__fs_begin(tt__fs_unit *unit);
 
@@ -171,7 +168,7 @@ tt_status tt__fs_begin_next(const tt__fs_unit *unit, int step);
 /* Wait for all gatherings that were begun, so that slices may be written. */
 tt_status tt__fs_settle(tt__fs *fs);
 
-/* Slices were written: mark all whole values as away, as they are old now. */
+/* Slices were written: mark all whole values, which are old now, as away. */
 tt_status tt__fs_changed(tt__fs *fs);
 
 /* Advance the collectives that are under way, without waiting. */

@@ -1,9 +1,10 @@
 /* A hook's life: registered on a wrapper, attached to the buckets of its group, detached, freed with the wrapper. */
-
 #include "parallel/hooks/comm_hook.h"
 
 #include "base/error.h"
-#include "parallel/ddp/ddp_names.h"
+#include "base/saved_error.h"
+#include "comm/group.h"
+#include "parallel/ddp/ddp_state.h"
 #include "reducer/text_agreement.h"
 #include "tensor/core/tensor.h"
 
@@ -12,7 +13,7 @@
 
 bool tt__hook_takes_f32(tt_dtype dtype) { return dtype == TT_F32; }
 
-/* ---- parameters */
+/* ---- parameters ---- */
 
 static void free_params(tt__hook_param *params, int64_t count) {
     for (int64_t i = 0; i < count; i++)
@@ -44,8 +45,7 @@ static tt_status note_trained_params(const tt__comm_hook *h, const tt_named_tens
     return TT_OK;
 }
 
-/* Note the parameters that require a gradient: buckets know their numbers among those. On failure the list of before
- * stays. */
+/* List the parameters that require a gradient; buckets number them in this list. After a failure the old list stays. */
 static tt_status list_params(tt__comm_hook *h) {
     const tt__ddp *d = tt__ddp_of(h->ddp);
     const tt_named_tensors *all = tt_module_parameters(d->module);
@@ -64,7 +64,7 @@ static tt_status list_params(tt__comm_hook *h) {
     return TT_OK;
 }
 
-/* ---- buckets */
+/* ---- buckets ---- */
 
 static void free_hook_buckets(tt__hook_bucket *buckets, int64_t count) {
     for (int64_t b = 0; b < count; b++) {
@@ -88,7 +88,7 @@ static bool buckets_are_alike(const tt_bucket *a, const tt_bucket *b) {
     return true;
 }
 
-/* Errors of another world don't count in this one. */
+/* Do the errors stay valid? Not if the number of ranks or the buckets differ. */
 static bool errors_stay(const tt__comm_hook *h, const tt_bucket *buckets, int64_t count) {
     if (h->world != tt_get_world_size(buckets[0].group) || h->bucket_count != count)
         return false;
@@ -131,7 +131,7 @@ static tt_status fill_hook_buckets(tt__comm_hook *h, const tt_bucket *buckets, i
     return TT_OK;
 }
 
-/* Make the buckets anew, with errors of zero; on failure there are none. */
+/* Make new buckets, with errors of zero. After a failure there are none. */
 static tt_status make_hook_buckets(tt__comm_hook *h, const tt_bucket *buckets, int64_t count) {
     drop_hook_buckets(h);
     if (!(h->buckets = calloc((size_t)count, sizeof *h->buckets)))
@@ -143,7 +143,7 @@ static tt_status make_hook_buckets(tt__comm_hook *h, const tt_bucket *buckets, i
     return status;
 }
 
-/* Give back in the order in which all ranks do. */
+/* Free buffers, in an order that is the same on all ranks. */
 static void free_buffers(tt__comm_hook *h) {
     for (int64_t b = 0; b < h->bucket_count; b++)
         for (int i = 0; i < TT__HOOK_BUFFERS; i++) {
@@ -173,7 +173,7 @@ static tt_status allocate_buffers(tt__comm_hook *h) {
     return TT_OK;
 }
 
-/* What this rank does alone, so that it may fail on it alone. */
+/* The part of attaching that may fail on this rank alone. */
 static tt_status attach_alone(tt__comm_hook *h, const tt_bucket *buckets, int64_t count) {
     bool stay = errors_stay(h, buckets, count);
     TT__TRY(list_params(h));
@@ -205,7 +205,7 @@ void tt__hook_detach(void *state) {
     h->group = NULL;
 }
 
-/* ---- the wrapper's */
+/* ---- the wrapper's hook ---- */
 
 static void free_hook(void *state) {
     tt__comm_hook *h = state;
@@ -217,7 +217,7 @@ static void free_hook(void *state) {
 
 tt__comm_hook *tt__hook_of(tt_module *ddp) {
     const tt__ddp *d = tt__ddp_of(ddp);
-    return d && d->hook && d->hook_destroy == free_hook ? d->hook_state : NULL;
+    return d && d->hook.table && d->hook.destroy == free_hook ? d->hook.state : NULL;
 }
 
 tt_status tt__hook_check(const char *who, tt_module *ddp) {
@@ -235,4 +235,118 @@ tt_status tt__hook_register(tt_module *ddp, tt__comm_hook *h, const tt__hook_cla
     h->cls = cls;
     h->ddp = ddp;
     return tt_ddp_register_comm_hook(ddp, &cls->hook, h, .settings = settings, .destroy = free_hook);
+}
+
+const char tt__hook_site[] = "a communication hook";
+
+/* ---- what all ranks must have alike: a rank that is new, or was behind when another failed, takes it from the one
+ * that has come furthest ---- */
+
+enum { STATUS, PROGRESS, TOLD };
+
+/* Tell the others how far this rank is; *from: the rank that has come furthest, -1: none has begun. */
+static tt_status tell_progress(const tt__comm_hook *h, tt_group *group, tt_status mine, int *from) {
+    int world = tt_get_world_size(group);
+    const int64_t own[TOLD] = {mine, !mine && h->cls->progress ? h->cls->progress(h) : 0};
+    int64_t *all = calloc((size_t)world * TOLD, sizeof *all);
+    if (!all)
+        return tt__fail(TT_ERR_MEMORY, "no memory for what %d ranks tell", world);
+    tt_status status = tt__group_gather(group, own, all, TOLD, TT_I64, tt__hook_site);
+    *from = -1;
+    for (int rank = 0; rank < world && !status; rank++) {
+        const int64_t *told = all + (size_t)rank * TOLD;
+        if (told[STATUS] && !mine)
+            status = tt__fail((tt_status)told[STATUS], "rank %d has failed in this: %s", rank,
+                              tt_status_name((tt_status)told[STATUS]));
+        else if (told[PROGRESS] > 0 && (*from < 0 || told[PROGRESS] > all[(size_t)*from * TOLD + PROGRESS]))
+            *from = rank;
+    }
+    free(all);
+    return status;
+}
+
+static tt_status share_from(tt__comm_hook *h, tt_group *group, int from) {
+    size_t size = h->cls->shared_size(h);
+    char *text = calloc(1, size + 1);
+    tt_status status = text ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for %zu bytes of state", size);
+    if (status)
+        return status;
+    if (tt_get_rank(group) == from)
+        h->cls->write_shared(h, text);
+    status = tt_broadcast_with(
+        TT_ARGS(tt_broadcast_args, group, text, (int64_t)size, TT_U8, .root = from, .file = tt__hook_site));
+    if (!status)
+        h->cls->read_shared(h, text);
+    free(text);
+    return status;
+}
+
+tt_status tt__hook_align(tt__comm_hook *h, tt_group *group, tt_status mine) {
+    tt__saved_error saved;
+    int from = -1;
+    if (mine)
+        tt__error_save(&saved);
+    tt_status status = tell_progress(h, group, mine, &from);
+    if (mine) {
+        tt__error_restore(&saved);
+        return mine;
+    }
+    if (!status && from >= 0 && h->cls->shared_size && tt_get_world_size(group) > 1)
+        status = share_from(h, group, from);
+    return status;
+}
+
+/* ---- error feedback of parameters that no rank uses in a step ----
+ *
+ * What a hook sends of them is not applied, so their errors must stay what they were. Only the end of the step shows
+ * whether other ranks use a parameter; errors of those that this rank doesn't use are kept until then. */
+
+/* Copy, for each gradient that is not used, the part of it that lies in `count` elements from `first` on. */
+static void copy_unused(float *to, const float *from, const tt_bucket *b, int64_t first, int64_t count) {
+    for (int64_t g = 0; g < b->gradient_count; g++) {
+        const tt_bucket_gradient *at = &b->gradients[g];
+        int64_t begin = at->offset - first, end = begin + at->count;
+        begin = begin < 0 ? 0 : begin;
+        end = end > count ? count : end;
+        if (!at->used && begin < end)
+            memcpy(to + begin, from + begin, (size_t)(end - begin) * sizeof *to);
+    }
+}
+
+static bool all_are_used(const tt_bucket *b) {
+    for (int64_t g = 0; g < b->gradient_count; g++)
+        if (!b->gradients[g].used)
+            return false;
+    return true;
+}
+
+static tt_status keep_unused(float **kept, const float *from, const tt_bucket *b, int64_t first, int64_t count) {
+    if (!from || all_are_used(b))
+        return TT_OK;
+    if (!*kept && !(*kept = calloc((size_t)count + 1, sizeof **kept)))
+        return tt__fail(TT_ERR_MEMORY, "no memory to keep the errors of parameters that are not used");
+    copy_unused(*kept, from, b, first, count);
+    return TT_OK;
+}
+
+tt_status tt__hook_keep_error(const tt__comm_hook *h, const tt_bucket *b) {
+    tt__hook_bucket *own = tt__hook_bucket_of(h, b);
+    return keep_unused(&own->error_before, own->error, b, 0, b->count);
+}
+
+tt_status tt__hook_keep_more(const tt__comm_hook *h, const tt_bucket *b, int64_t first) {
+    tt__hook_bucket *own = tt__hook_bucket_of(h, b);
+    return keep_unused(&own->more_before, own->more, b, first, own->more_count);
+}
+
+void tt__hook_put_error_back(const tt__comm_hook *h, const tt_bucket *b) {
+    tt__hook_bucket *own = tt__hook_bucket_of(h, b);
+    if (own->error && own->error_before)
+        copy_unused(own->error, own->error_before, b, 0, b->count);
+}
+
+void tt__hook_put_more_back(const tt__comm_hook *h, const tt_bucket *b, int64_t first) {
+    tt__hook_bucket *own = tt__hook_bucket_of(h, b);
+    if (own->more && own->more_before)
+        copy_unused(own->more, own->more_before, b, first, own->more_count);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- saving */
+/* ---- saving ---- */
 
 static tt_status save_errors(tt__comm_hook *h, const tt__hook_bucket *b) {
     for (int64_t g = 0; g < b->view.gradient_count && b->error; g++) {
@@ -45,7 +45,7 @@ const tt_named_tensors *tt_comm_hook_state_dict(tt_module *ddp) {
     return tt__dict_finish(&h->dict, save_hook(h));
 }
 
-/* ---- loading */
+/* ---- loading ---- */
 
 tt_status tt__hook_find(const tt__comm_hook *h, const tt_named_tensors *state, const char *kind, const char *of,
                         tt_dtype dtype, int64_t count, const tt_tensor **found) {
@@ -76,7 +76,7 @@ static tt_status load_errors(const tt__comm_hook *h, const tt__hook_bucket *b, c
     return TT_OK;
 }
 
-/* Errors of averages are those of a slice: where buckets lie otherwise they begin anew. */
+/* Errors of averages belong to a slice of a bucket: if buckets differ, they begin at zero. */
 static void load_average_error(const tt__comm_hook *h, const tt__hook_bucket *b, const tt_named_tensors *state) {
     char name[64];
     snprintf(name, sizeof name, "%s.average_error.%lld", h->cls->hook.name, (long long)b->view.index);
@@ -86,9 +86,22 @@ static void load_average_error(const tt__comm_hook *h, const tt__hook_bucket *b,
         memcpy(b->more, tt_tensor_data((tt_tensor *)x), (size_t)b->more_count * sizeof(float));
 }
 
+/* Forget all errors, as in a new hook. */
+static void hook_forget(tt__comm_hook *h) {
+    for (int64_t b = 0; b < h->bucket_count; b++) {
+        tt__hook_bucket *bucket = &h->buckets[b];
+        if (bucket->error)
+            memset(bucket->error, 0, (size_t)bucket->view.count * sizeof(float));
+        if (bucket->more)
+            memset(bucket->more, 0, (size_t)bucket->more_count * sizeof(float));
+    }
+    if (h->cls->forget)
+        h->cls->forget(h);
+}
+
 static tt_status load_hook(tt__comm_hook *h, const tt_named_tensors *state) {
     const tt_tensor *world;
-    tt__hook_forget(h);
+    hook_forget(h);
     if (state->count == 0)
         return TT_OK;
     TT__TRY(tt__hook_find(h, state, "world_size", "", TT_I64, 1, &world));
@@ -112,6 +125,6 @@ tt_status tt_comm_hook_load_state_dict(tt_module *ddp, const tt_named_tensors *s
     tt_status mine = state ? load_hook(h, state) : tt__fail(TT_ERR_INVALID, "the state is NULL");
     tt_status status = tt__hook_align(h, h->group, mine);
     if (status)
-        tt__hook_forget(h);
+        hook_forget(h);
     return status ? tt__fail_prefix("%s", who) : TT_OK;
 }

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "parallel/hooks/comm_hook.h"
-#include "parallel/hooks/hook_kernels.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -28,10 +27,10 @@ typedef struct int8_hook {
     float *average; /* room for the largest slice */
 } int8_hook;
 
-/* What is sent, what is received, and the averages of all. */
+/* The buffers of a bucket. */
 enum { SEND, RECEIVE, AVERAGES };
 
-/* ---- slices */
+/* ---- slices ---- */
 
 static int64_t slice_blocks(const int8_hook *h, const tt_bucket *b) {
     int64_t blocks = (b->count + h->block - 1) / h->block, world = tt_get_world_size(b->group);
@@ -42,7 +41,7 @@ static size_t slice_bytes(const int8_hook *h, const tt_bucket *b) {
     return (size_t)slice_blocks(h, b) * (sizeof(float) + (size_t)h->block);
 }
 
-/* A slice as it travels. */
+/* A slice as it is sent. */
 typedef struct int8_slice {
     float *scales;
     int8_t *values;
@@ -59,12 +58,12 @@ static size_t block_elements(const int8_hook *h, int64_t first, int64_t i, int64
     return (size_t)(left < 0 ? 0 : left < h->block ? left : h->block);
 }
 
-/* ---- quantising */
+/* ---- quantising ---- */
 
-/* Below this a block is zero, and its error all of it, as 1 / scale would overflow. */
+/* A block with smaller magnitudes is sent as zeros, as 1 / scale would overflow. */
 static const float least_magnitude = 1e-30F;
 
-/* x (n) := what is left of it goes to `error`, or is forgotten; returns the scale. */
+/* Quantise x (n); the rest goes to `error`, if there is one. Returns the scale. */
 static float quantise_block(int8_t *q, float *error, const float *x, size_t n) {
     const tt__hook_kernels *k = TT__LEVEL_CHOOSE(tt__hook_kernels);
     uint32_t bits = k->largest(x, n);
@@ -82,7 +81,7 @@ static float quantise_block(int8_t *q, float *error, const float *x, size_t n) {
     return scale;
 }
 
-/* x: elements `first` and on of a bucket, or a copy of them; error: likewise, or NULL. */
+/* x: the bucket's elements from `first` on, or a copy of them; error: theirs, or NULL. */
 static void quantise_slice(const int8_hook *h, const tt_bucket *b, int8_slice to, const float *x, float *error,
                            int64_t first) {
     for (int64_t i = 0; i < slice_blocks(h, b); i++) {
@@ -93,7 +92,7 @@ static void quantise_slice(const int8_hook *h, const tt_bucket *b, int8_slice to
     }
 }
 
-/* ---- stages */
+/* ---- stages ---- */
 
 static tt_status send_gradients(const int8_hook *h, const tt_bucket *b, tt_work **work) {
     tt__hook_bucket *own = tt__hook_bucket_of(&h->base, b);
@@ -155,7 +154,7 @@ static tt_status int8_next(void *state, const tt_bucket *b, int stage, tt_work *
     return TT_OK;
 }
 
-/* ---- life */
+/* ---- life ---- */
 
 static void int8_needs(const tt__comm_hook *hook, const tt_bucket *b, tt__hook_needs *needs) {
     const int8_hook *h = (const int8_hook *)hook;

@@ -1,5 +1,5 @@
 /* The loops of communication hooks. Every operation rounds by itself, so that each level gives the same bits. */
-#include "parallel/hooks/hook_kernels.h"
+#include "parallel/hooks/comm_hook.h"
 
 #include "base/half.h"
 

@@ -1,20 +1,17 @@
 /* Low-rank gradients: Vogels, Karimireddy and Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
  * Optimization" (2019), algorithm 1 with the warm start and the error feedback of algorithm 2.
  *
- * M (rows,columns) is a gradient plus the error of the step before; P (rows,r) and Q (columns,r), which here lie
+ * M (rows,columns) is a gradient plus the error of the step before; P (rows,r) and Q (columns,r) are stored
  * transposed, so that all products are of contiguous matrices:
  *   stage 0  Q orthogonal; P' (r,rows) = Q' M'; sum P' over the ranks, with all gradients that are not compressed
  *   stage 1  P orthogonal; Q' (r,columns) = P' M; sum Q' over the ranks
  *   end      Q / N; the error is M - P Q', the gradient P Q'
- * An all-reduce of r (rows + columns) numbers in place of rows * columns. What follows an all-reduce is computed in the
- * same order everywhere, so that ranks agree to the bit, also on unlike machines. */
+ * All-reduces of r (rows + columns) numbers instead of rows * columns. All ranks compute in the same order after an
+ * all-reduce, so they have the same bits, even on different machines. */
 #include "base/args.h"
 #include "base/error.h"
 #include "base/text/format.h"
 #include "parallel/hooks/comm_hook.h"
-#include "parallel/hooks/hook_kernels.h"
-#include "parallel/hooks/numpy_draws.h"
-#include "parallel/hooks/orthonormal.h"
 #include "tensor/core/tensor.h"
 #include "tensor/ops/ops.h"
 #include "tensor/random/generator.h"
@@ -28,7 +25,7 @@
 typedef struct power_matrix {
     int64_t rows, columns, rank; /* rank 0: it is not compressed */
     float *q;                    /* (rank,columns) */
-    bool warm;                   /* `q` is one of a step before */
+    bool warm;                   /* `q` is of an earlier step */
 } power_matrix;
 
 typedef struct power_hook {
@@ -47,7 +44,7 @@ typedef struct power_hook {
 
 enum { PS, QS };
 
-/* ---- which are compressed */
+/* ---- which gradients are compressed ---- */
 
 static int64_t useful_rank(const power_hook *h, int64_t rows, int64_t columns) {
     int64_t rank = h->rank;
@@ -86,9 +83,9 @@ static int64_t list_compressed(const power_hook *h, const tt_bucket *b) {
     return n;
 }
 
-/* ---- drawing */
+/* ---- drawing ---- */
 
-/* Q (columns,rank) of normal numbers, transposed. `room` has that many. */
+/* Draw Q (columns,rank) of normal numbers, transposed. `room` has space for as many. */
 static void draw_q(tt_generator *g, const power_matrix *m, float *room) {
     tt__generator_normal_f32(g, room, m->columns * m->rank, 0, 1);
     for (int64_t c = 0; c < m->columns; c++)
@@ -111,7 +108,7 @@ static bool all_are_warm(const power_hook *h, const tt_bucket *b, int64_t count)
     return true;
 }
 
-/* ---- products */
+/* ---- products ---- */
 
 /* out (r,n) := q (r,m) M' with M (n,m), or with `by_rows` q (r,n) M: out (r,m). */
 static tt_status multiply(float *out, const float *q, const float *at, const power_matrix *m, bool by_rows) {
@@ -128,7 +125,7 @@ static tt_status multiply(float *out, const float *q, const float *at, const pow
 
 static double epsilon_of(const power_hook *h, const power_matrix *m) { return m->rank <= 2 ? h->epsilon : 0; }
 
-/* ---- stages */
+/* ---- stages ---- */
 
 /* Walk over a bucket: the compressed gradients in the order of the list, and where their P and Q lie. */
 typedef struct power_walk {
@@ -154,7 +151,8 @@ static void walk_to(const power_hook *h, const tt_bucket *b, int64_t k, power_wa
     w->error = own->error ? own->error + at->offset : NULL;
 }
 
-/* Copy what is not compressed to `flat`, or back from it, divided by the number of ranks. Returns how many numbers. */
+/* Copy the gradients that aren't compressed to `flat`, or back, divided by the number of ranks. Returns their number of
+ * elements. */
 static int64_t move_others(const power_hook *h, const tt_bucket *b, float *flat, bool back) {
     int64_t n = 0;
     for (int64_t g = 0; g < b->gradient_count; g++) {
@@ -208,7 +206,7 @@ static tt_status send_qs(power_hook *h, const tt_bucket *b, tt_work **work) {
     return sum_floats(b, first, count ? w.q + w.m->columns * w.m->rank - first : 0, work);
 }
 
-/* Keep Q, unless a gradient was not finite: then it and the error begin anew. All ranks have the same Q. */
+/* Keep Q. If a gradient was not finite, Q and the error begin anew, on all ranks, as all have the same Q. */
 static void keep_q(const power_hook *h, power_matrix *m, const power_walk *w) {
     size_t numbers = (size_t)(m->rank * m->columns);
     m->warm = TT__LEVEL_CHOOSE(tt__hook_kernels)->largest(w->q, numbers) < 0x7f800000;
@@ -248,7 +246,7 @@ static tt_status power_next(void *state, const tt_bucket *b, int stage, tt_work 
                                               .work = work, .file = tt__hook_site));
 }
 
-/* ---- life */
+/* ---- life ---- */
 
 static void power_needs(const tt__comm_hook *hook, const tt_bucket *b, tt__hook_needs *needs) {
     const power_hook *h = (const power_hook *)hook;
@@ -320,7 +318,7 @@ static void power_free(tt__comm_hook *hook) {
     free(hook);
 }
 
-/* ---- what is alike on all ranks */
+/* ---- the state that is alike on all ranks ---- */
 
 static size_t q_bytes(const power_matrix *m) { return (size_t)(m->rank * m->columns) * sizeof(float); }
 
@@ -366,7 +364,7 @@ static void power_read_shared(tt__comm_hook *hook, const void *from) {
     }
 }
 
-/* ---- state */
+/* ---- state dict ---- */
 
 static int64_t power_save_room(const tt__comm_hook *hook) { return hook->param_count + 2; }
 
@@ -409,7 +407,7 @@ static tt_status power_load(tt__comm_hook *hook, const tt_named_tensors *state) 
     return TT_OK;
 }
 
-/* ---- making */
+/* ---- making ---- */
 
 static tt_status check_powersgd(const tt_powersgd_hook_args *a) {
     static const char who[] = "tt_powersgd_hook";

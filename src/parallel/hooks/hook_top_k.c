@@ -10,7 +10,6 @@
 #include "base/half.h"
 #include "base/text/format.h"
 #include "parallel/hooks/comm_hook.h"
-#include "parallel/hooks/hook_kernels.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -46,8 +45,8 @@ static int64_t bucket_pairs(const top_k_hook *h, const tt_bucket *b) {
 
 static uint32_t magnitude(float x) { return tt__bits_of_float(x) & 0x7fffffff; }
 
-/* The bits of the k-th largest magnitude, 1 <= k <= n; *above: how many are larger. Digit by digit from the top: count
- * how many have which digit, among those that agree in the digits before it. */
+/* The bits of the k-th largest magnitude, 1 <= k <= n; *above: how many are larger. For each digit, from the highest
+ * on, count how often each value occurs among the magnitudes that agree in the higher digits. */
 static uint32_t find_threshold(const float *x, int64_t n, int64_t k, int64_t *above) {
     enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
     static const int shifts[] = {20, 9, 0}; /* 31 bits are 11, 11 and 9 */
@@ -70,8 +69,7 @@ static uint32_t find_threshold(const float *x, int64_t n, int64_t k, int64_t *ab
     return prefix;
 }
 
-/* Take k pairs of x (n), which begins at `place` of its bucket; of those as large as the least that is taken, the
- * first. */
+/* Take the k largest elements of x (n), which begins at `place` of its bucket; of equal ones the first. */
 static void take_largest(top_pair *to, const float *x, int64_t n, int64_t k, int64_t place) {
     int64_t above, taken = 0;
     uint32_t threshold = find_threshold(x, n, k, &above);
@@ -83,9 +81,9 @@ static void take_largest(top_pair *to, const float *x, int64_t n, int64_t k, int
     }
 }
 
-/* ---- stages */
+/* ---- stages ---- */
 
-/* What is not sent is the error; what is neither sent nor finite would stay so for ever. */
+/* error := the elements that were not sent. Those that aren't finite become zero, or they would stay for ever. */
 static void keep_unsent(float *error, const tt_bucket *b, const top_pair *sent, int64_t pairs) {
     const float *x = b->data;
     memcpy(error, x, (size_t)b->count * sizeof *error);
@@ -126,7 +124,7 @@ static void add_largest(const top_k_hook *h, const tt_bucket *b) {
     float *x = b->data;
     memset(x, 0, (size_t)b->count * sizeof *x);
     for (int64_t i = 0; i < pairs; i++)
-        if (all[i].place < b->count) /* as memory, not as a rule: it came from another process */
+        if (all[i].place < b->count) /* checked, as it came from another process */
             x[all[i].place] += all[i].value;
     TT__LEVEL_CHOOSE(tt__hook_kernels)->divide(x, (size_t)b->count, (float)world);
 }
@@ -140,7 +138,7 @@ static tt_status top_k_next(void *state, const tt_bucket *b, int stage, tt_work 
     return TT_OK;
 }
 
-/* ---- life */
+/* ---- life ---- */
 
 static void top_k_needs(const tt__comm_hook *hook, const tt_bucket *b, tt__hook_needs *needs) {
     const top_k_hook *h = (const top_k_hook *)hook;

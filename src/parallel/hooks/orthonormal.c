@@ -1,10 +1,11 @@
-#include "parallel/hooks/orthonormal.h"
+/* Gram and Schmidt's method for PowerSGD: see comm_hook.h. */
+#include "parallel/hooks/comm_hook.h"
 
 #include <math.h>
 
 enum { PARTS = 8 };
 
-/* In several sums, which don't wait for each other. */
+/* The dot product, in several independent sums. */
 static double dot_rows(const float *a, const float *b, int64_t n) {
     double part[PARTS] = {0}, sum = 0;
     int64_t i = 0;
@@ -18,7 +19,7 @@ static double dot_rows(const float *a, const float *b, int64_t n) {
     return sum;
 }
 
-/* Free row `v` of its parts along the `before` rows at a, which are orthonormal. */
+/* Subtract from v its components along the `before` orthonormal rows at a. */
 static void take_parts_away(float *v, const float *a, int64_t before, int64_t n) {
     for (int64_t k = 0; k < before; k++) {
         const float *q = a + k * n;
@@ -33,8 +34,8 @@ static void divide_row(float *v, int64_t n, double length) {
         v[i] = (float)((double)v[i] / length);
 }
 
-/* Make v a unit vector without parts along the rows before it. Of the n squared lengths that such have, n - before is
- * the sum, so that one is at least their mean. */
+/* Make v a unit vector orthogonal to the rows before it. Of the n axes, each without its components along these rows,
+ * the squared lengths sum to n - before; so one is at least the mean. */
 static void make_unit_row(float *v, const float *a, int64_t before, int64_t n) {
     double enough = 0.5 * (double)(n - before) / (double)n, square = 0;
     for (int64_t at = before; square < enough && at < before + n; at++) {

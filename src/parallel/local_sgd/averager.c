@@ -1,16 +1,18 @@
 /* What all averagers share: making and freeing, the count of steps, state. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "parallel/local_sgd/averager.h"
 
+#include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
-#include "parallel/local_sgd/averager.h"
 #include "tensor/core/named_tensors.h"
 #include "tensor/core/tensor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- making ---- */
 
@@ -50,7 +52,7 @@ static tt_status check_and_compare(const tt__averager_plan *plan) {
     if (!plan->params)
         return tt__fail_argument("%s: expected a list of parameters, got NULL", who);
     TT__TRY(tt__named_tensors_check(who, plan->params, true));
-    TT__TRY(compare_over_ranks(plan)); /* first, so that a type that is wrong on one rank is no secret of that rank's */
+    TT__TRY(compare_over_ranks(plan)); /* first, so that all ranks hear of a type that is wrong on one */
     return tt__flat_check_list(who, plan->params);
 }
 
@@ -171,10 +173,10 @@ static tt_status check_averager(const tt_model_averager *a, const char *who) {
     return TT_OK;
 }
 
-/* The others wait for a rank that can't take part, so they are told, and nothing is averaged after a failure. */
+/* Average. A failure is told to the ranks that wait for this one, and nothing is averaged after it. */
 static tt_status average_now(tt_model_averager *a, const char *who, bool all) {
     a->broken = tt__flat_check(&a->flat, who);
-    if (!a->broken && (a->broken = a->cls->average(a, all)))
+    if (!a->broken && (a->broken = a->cls->average ? a->cls->average(a, all) : tt__average_plainly(a, a->group)))
         tt__fail_prefix("%s", a->cls->name);
     if (a->broken && a->cls->tell)
         a->cls->tell(a);
@@ -284,4 +286,56 @@ tt_status tt_model_averager_load_state_dict(tt_model_averager *a, const tt_named
                 tt_copy(a->slots[s].views[i], find_slot_entry(state, a->cls->slot_names[s], a->flat.entries[i].name)));
     a->steps = steps;
     return TT_OK;
+}
+
+/* ---- local SGD: every rank steps on its own, and every few steps all average their parameters (S. Stich: Local SGD
+ * Converges Fast and Communicates Little. ICLR 2019) ---- */
+
+typedef struct periodic {
+    tt_model_averager base;
+    int64_t period, warmup_steps;
+} periodic;
+
+static bool periodic_due(const tt_model_averager *a) {
+    const periodic *p = (const periodic *)a;
+    return a->steps >= p->warmup_steps && (a->steps - p->warmup_steps) % p->period == 0;
+}
+
+static const tt__averager_class periodic_class = {
+    .name = "tt_periodic_model_averager",
+    .doing = "the averaging of parameters (tt_periodic_model_averager)",
+    .size = sizeof(periodic),
+    .due = periodic_due,
+};
+
+static tt_status check_periodic(const tt_periodic_model_averager_args *a) {
+    if (a->period < 1)
+        return tt__fail(TT_ERR_INVALID, "%s: expected a period of 1 step or more, got %" PRId64, periodic_class.name,
+                        a->period);
+    if (a->warmup_steps < 0)
+        return tt__fail(TT_ERR_INVALID, "%s: expected .warmup_steps of at least 0, got %" PRId64, periodic_class.name,
+                        a->warmup_steps);
+    return TT_OK;
+}
+
+tt_status tt_periodic_model_averager_with(const tt_periodic_model_averager_args *given, size_t size) {
+    tt_periodic_model_averager_args args;
+    char period[64], warmup[64];
+    TT__ARGS_COPY(args, given, size);
+    snprintf(period, sizeof period, "period %" PRId64, args.period);
+    snprintf(warmup, sizeof warmup, ".warmup_steps %" PRId64, args.warmup_steps);
+    tt__averager_plan plan = {
+        &periodic_class, args.out, args.group, args.params, (const char *const[]){period, warmup}, 2, NULL,
+        {.group = NULL}};
+    TT__TRY(tt__averager_agree(&plan));
+    TT__TRY(check_periodic(&args));
+    tt_model_averager *a;
+    tt_status status = tt__averager_make(&plan, &a);
+    if (!status)
+        status = tt__flat_take_rank_0(&a->flat, plan.cls->doing);
+    if (!status) {
+        ((periodic *)a)->period = args.period;
+        ((periodic *)a)->warmup_steps = args.warmup_steps;
+    }
+    return tt__averager_finish(&plan, a, status);
 }

@@ -1,6 +1,6 @@
-/* DiLoCo: every rank takes `period` steps of its own (the inner optimizer, AdamW in the paper); then the average of how
- * far the ranks have come from their common starting point, the anchor, is a gradient, with which SGD with Nesterov's
- * momentum (the outer optimizer) moves the anchor, where all go on from.
+/* DiLoCo. Every rank takes `period` steps of its own with the inner optimizer (AdamW in the paper), from a common
+ * point, the anchor. The average distance of the ranks from the anchor is then a gradient for the outer optimizer, SGD
+ * with Nesterov's momentum. It moves the anchor, from which all ranks go on.
  *
  *   delta := mean over ranks of (anchor - parameter)
  *   momentum_buffer := momentum * momentum_buffer + delta
@@ -27,7 +27,7 @@ typedef struct diloco {
     tt_model_averager base;
     int64_t period;
     double lr, momentum;
-    void *scratch;             /* room for the largest parameter, where what travels has another type, or is far */
+    void *scratch;             /* room for the largest parameter, if buckets have another type or lie on a device */
     tt_tensor **scratch_views; /* of each parameter */
 } diloco;
 
@@ -40,7 +40,7 @@ typedef struct outer_pass {
     double lr, momentum;
 } outer_pass;
 
-/* The same twice, for both types of state. */
+/* The loops, for both types of state. */
 #define OUTER_LOOPS(T, name)                                                 \
     static void leave_##name(void *user, int64_t begin, int64_t end) {       \
         const outer_pass *p = user;                                          \
@@ -61,7 +61,8 @@ typedef struct outer_pass {
 OUTER_LOOPS(float, f32)
 OUTER_LOOPS(double, f64)
 
-/* Where a parameter's delta is computed, on the host: in its bucket if that is there and has the type of the state. */
+/* Where a parameter's delta is computed: in its bucket, if that is on the host and has the state's type; else in the
+ * scratch memory. */
 static tt_tensor *delta_of(const diloco *d, size_t i) {
     tt_tensor *view = d->base.flat.entries[i].view, *anchor = d->base.slots[ANCHOR].views[i];
     return tt_tensor_dtype(view) == tt_tensor_dtype(anchor) && tt__device_is_host(tt_tensor_device(view))
@@ -80,7 +81,7 @@ static void run_outer_pass(const diloco *d, size_t i, void (*f32)(void *, int64_
     tt__parallel_for(tt_tensor_numel(anchor), BLOCK, tt_tensor_dtype(anchor) == TT_F64 ? f64 : f32, &pass);
 }
 
-/* How far this rank's own steps have come from the anchor. */
+/* Write this rank's distances from the anchor to the bucket. */
 static tt_status before_bucket(const tt__flat *f, size_t bucket, void *user) {
     const diloco *d = user;
     for (size_t i = 0; i < f->count; i++) {
@@ -95,7 +96,8 @@ static tt_status before_bucket(const tt__flat *f, size_t bucket, void *user) {
     return TT_OK;
 }
 
-/* Every rank holds the same average, anchor and momentum, and so computes the same anchor. */
+/* Move the anchor and the parameters. All ranks have the same average, anchor and momentum, so they compute the
+ * same. */
 static tt_status after_bucket(const tt__flat *f, size_t bucket, void *user) {
     const diloco *d = user;
     for (size_t i = 0; i < f->count; i++) {
@@ -174,7 +176,7 @@ static tt_status make_scratch(diloco *d) {
     return TT_OK;
 }
 
-/* The anchor begins as rank 0's parameters, and so do all ranks. It is not rounded as what travels later is. */
+/* Set the anchor and all ranks' parameters to rank 0's, without the rounding of the type in which deltas are sent. */
 static tt_status begin_anchor(const diloco *d) {
     const tt_model_averager *a = &d->base;
     const tt__averager_slot *anchor = &a->slots[ANCHOR];
@@ -189,7 +191,7 @@ static tt_status begin_anchor(const diloco *d) {
     return TT_OK;
 }
 
-/* The same where the back end takes nothing of the host. */
+/* The same with a back end that takes nothing of the host. */
 static tt_status begin_anchor_far(const tt_model_averager *a) {
     for (size_t i = 0; i < a->flat.count; i++) {
         const tt__flat_entry *e = &a->flat.entries[i];

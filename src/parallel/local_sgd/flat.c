@@ -1,4 +1,5 @@
-#include "parallel/local_sgd/flat.h"
+/* Parameters laid out in buckets, and averages of these buckets over a group. */
+#include "parallel/local_sgd/averager.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "optim/dict.h"
-#include "reducer/bucket.h"
+#include "reducer/reducer.h"
 #include "tensor/core/named_tensors.h"
 #include "tensor/core/tensor.h"
 #include "tensor/ops/ops.h"
@@ -15,7 +16,7 @@
 /* Each parameter begins at a cache line of its own. */
 #define FLAT_ALIGNMENT ((size_t)64)
 
-/* Large enough that what a call costs besides its bytes doesn't show, and small enough that copying overlaps. */
+/* Large enough to hide the fixed cost of a call, and small enough that copies overlap with reductions. */
 #define FLAT_BUCKET_BYTES ((size_t)25 << 20)
 
 static bool is_averaged_type(tt_dtype dtype) {
@@ -185,7 +186,7 @@ static tt_status end_flat_bucket(tt__flat_bucket *bucket) {
     return status;
 }
 
-/* Buffers must not be left to works that go on. */
+/* Wait for all works, as they use the buffers. */
 static void end_all(tt__flat *f) {
     tt__saved_error saved;
     tt__error_save(&saved);

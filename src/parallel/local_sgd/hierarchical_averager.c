@@ -1,4 +1,4 @@
-/* Hierarchical averaging: neighbours average often, larger groups of ranks more seldom, all of them the most seldom.
+/* Hierarchical averaging: neighbours average often, larger groups of ranks less often, all ranks least often.
  *
  * T. Lin, S. Stich, K. Patel, M. Jaggi: Don't Use Large Mini-Batches, Use Local SGD. ICLR 2020 (its hierarchical local
  * SGD). J. Wang, S. Wang, R. Chen, M. Ji: Demystifying Why Local Aggregation Helps: Convergence Analysis of
@@ -15,7 +15,7 @@ enum { LEVELS_MAX = 16 };
 
 typedef struct level {
     int64_t period;
-    tt_group *group; /* own, but that of all ranks */
+    tt_group *group; /* owned, except the group of all ranks */
 } level;
 
 typedef struct hierarchical {
@@ -25,7 +25,7 @@ typedef struct hierarchical {
     level levels[LEVELS_MAX]; /* periods and sizes rise */
 } hierarchical;
 
-/* The largest level whose period the step's number is a multiple of. */
+/* The group of the largest level whose period divides the step's number; or NULL. */
 static tt_group *group_due(const hierarchical *h) {
     for (int i = h->count; i-- > 0 && h->base.steps >= h->warmup_steps;)
         if (h->base.steps % h->levels[i].period == 0)
@@ -35,8 +35,7 @@ static tt_group *group_due(const hierarchical *h) {
 
 static bool hierarchical_due(const tt_model_averager *a) { return group_due((const hierarchical *)a) != NULL; }
 
-/* Others may wait in another level's group, which the one that has failed here has no part in, or for this rank, which
- * won't come. */
+/* Abort the groups of all levels: other ranks may wait for this one in each of them. */
 static void tell_all_levels(const tt_model_averager *a) {
     const hierarchical *h = (const hierarchical *)a;
     for (int i = 0; i < h->count; i++)

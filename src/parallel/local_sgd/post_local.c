@@ -1,5 +1,5 @@
-/* Post-local SGD: first gradients are averaged over all ranks in every step; from a step on over the ranks of a host
- * alone, and parameters over all ranks, now and then.
+/* Post-local SGD: at first, gradients are averaged over all ranks in every step. From a given step on they are averaged
+ * over the ranks of a host only, and every few steps parameters are averaged over all ranks.
  *
  * T. Lin, S. Stich, K. Patel, M. Jaggi: Don't Use Large Mini-Batches, Use Local SGD. ICLR 2020. */
 #include <inttypes.h>
@@ -17,13 +17,13 @@
 
 typedef struct post_local post_local;
 
-/* What the wrapper's hook needs: of the wrapper and of the averager, whichever is freed last. */
+/* The state of the wrapper's hook. Wrapper and averager share it: the one that is freed last frees it. */
 typedef struct local_gradients {
     int holders;
     const post_local *averager; /* NULL: freed */
-    bool local;                 /* when it was freed */
+    bool local;                 /* whether averages were local when it was freed */
     tt_group *group, *subgroup;
-    bool owns_subgroup, nothing; /* nothing: average no gradients at all */
+    bool owns_subgroup, nothing; /* nothing: a subgroup of one rank averages nothing */
 } local_gradients;
 
 struct post_local {
@@ -35,11 +35,6 @@ struct post_local {
 static bool post_local_due(const tt_model_averager *a) {
     const post_local *p = (const post_local *)a;
     return a->steps >= p->start && (a->steps - p->start) % p->period == 0;
-}
-
-static tt_status post_local_average(tt_model_averager *a, bool all) {
-    (void)all;
-    return tt__average_plainly(a, a->group);
 }
 
 /* ---- the hook ---- */
@@ -97,7 +92,7 @@ static void post_local_end(tt_model_averager *a) {
     let_gradients_go(p->gradients);
 }
 
-/* Those of the subgroup may still be in a pass. */
+/* Abort the subgroup, too, whose ranks may still be in a pass. */
 static void tell_both_groups(const tt_model_averager *a) {
     const post_local *p = (const post_local *)a;
     tt__abort_with_error(p->gradients->subgroup);
@@ -109,7 +104,6 @@ static const tt__averager_class post_local_class = {
     .doing = "the averaging of parameters (tt_post_local_sgd)",
     .size = sizeof(post_local),
     .due = post_local_due,
-    .average = post_local_average,
     .tell = tell_both_groups,
     .end = post_local_end,
 };
@@ -125,7 +119,7 @@ static tt_status check_post_local(const tt_post_local_sgd_args *a) {
     return TT_OK;
 }
 
-/* The ranks of this one's host. */
+/* *out := a group of the ranks of this rank's host. */
 static tt_status split_by_host(tt_group **out, tt_group *group) {
     enum { HOST = 128 };
     const char *who = post_local_class.name;

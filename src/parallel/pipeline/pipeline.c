@@ -1,4 +1,4 @@
-/* Making pipelines, and what a step agrees on before it begins. */
+/* Makes pipelines, and begins their steps: all ranks agree on a step before it begins. */
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
@@ -33,7 +33,8 @@ static char *split_text(const tt_pipeline_new_args *a, int64_t chunks) {
                         a->split_count) < 0
                    ? NULL
                    : text;
-    int64_t stages = tt_get_world_size(a->group) * chunks; /* more can't be right, and are not read */
+    /* the split may have more entries; they are wrong, and are not read */
+    int64_t stages = tt_get_world_size(a->group) * chunks;
     int64_t count = a->split_count < stages ? a->split_count : stages;
     size_t size = 80 + (size_t)(count > 0 ? count : 0) * 24, used;
     if (!(text = malloc(size)))
@@ -48,7 +49,7 @@ static char *split_text(const tt_pipeline_new_args *a, int64_t chunks) {
 
 enum { OPTION_TEXTS = 11 };
 
-/* The options as texts; each is NULL where there was no memory. */
+/* The options as texts; NULL for those that there was no memory for. */
 static void describe_pipe_options(const tt_pipeline_new_args *a, int64_t chunks, char **texts) {
     int n = 0, made = 0;
     made |= asprintf(&texts[n++], "schedule %s", tt__schedule_name(a->schedule)) < 0;
@@ -77,17 +78,16 @@ static tt_status describe_model_tensors(const char *what, const tt_named_tensors
     return TT_OK;
 }
 
-/* How the texts begin whose difference calls for a hint. */
+/* The beginning of texts whose difference gets a hint. */
 static const char values_of[] = "the values";
 
-/* All that ranks compare. Pipelines beside each other may have other values. */
+/* The texts that ranks compare. Replicas compare all but the values. */
 typedef struct pipe_texts {
     char **all;
     size_t count, without_values;
 } pipe_texts;
 
-/* Whether this rank's values are those that it trains, and must be the pipeline's: not where they come from the data
- * group's rank 0. */
+/* Must this rank's values be those of its pipeline? Not if they come from the data group's rank 0. */
 static bool values_count(const tt_pipeline_new_args *a) {
     return !a->own_weights && (!a->data_group || tt_get_rank(a->data_group) == 0);
 }
@@ -157,7 +157,7 @@ static tt_status agree_on_pipe(const tt_pipeline_new_args *a, int64_t chunks, tt
 
 /* ---- making ---- */
 
-/* All that the parts are, as one number, over the modules of each. */
+/* A hash over the modules of all parts. */
 static uint64_t summarise_parts(tt_module *model) {
     uint64_t hash = TT__FNV;
     int64_t parts = tt__chain_length(model);
@@ -189,7 +189,7 @@ static tt_status check_parts_suffice(const tt_pipeline *pipe, int64_t parts) {
                     maker, parts, parts == 1 ? "" : "s", pipe->stages, pipe->ranks, pipe->chunks);
 }
 
-/* Slots for as many micro-batches as may be between two ranks. */
+/* How many micro-batches may be between two ranks at once. */
 static int64_t slots_needed(const tt_pipeline *pipe) {
     int64_t most = 2 * pipe->ranks + 2;
     return pipe->micros < most ? pipe->micros : most;
@@ -213,7 +213,7 @@ static tt_status plan_pipe(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
     return tt__stages_check(pipe) ? tt__fail_prefix("%s", maker) : TT_OK;
 }
 
-/* How it went on this rank becomes how it went on all of the pipeline. */
+/* Turn this rank's status into one of the whole pipeline. */
 static tt_status settle_making(tt_pipeline *pipe, tt_status status) {
     if (status)
         tt__channels_mark_failed(&pipe->channels);
@@ -221,7 +221,7 @@ static tt_status settle_making(tt_pipeline *pipe, tt_status status) {
     return status ? status : settled;
 }
 
-/* The same for the pipelines beside each other, each of which has settled. */
+/* The same for the replicas of a pipeline, each of which has settled. */
 static tt_status settle_with_replicas(const tt_pipeline *pipe, tt_status status) {
     static const char failed[] = "a pipeline that failed: ";
     char text[sizeof failed + TT__ERROR_TEXT_SIZE] = "a pipeline";
@@ -244,11 +244,11 @@ static tt_status make_stages(tt_pipeline *pipe, const tt_pipeline_new_args *a) {
         return parameters ? TT_OK : tt_last_status();
     }
     tt__fail_prefix("%s", maker);
-    tt__abort_with_error(pipe->data_group); /* with whose ranks stages are wrapped */
+    tt__abort_with_error(pipe->data_group); /* stages are wrapped over it */
     return tt_last_status();
 }
 
-/* All ranks of all pipelines beside each other have one, or none. */
+/* Make the pipeline on all ranks of all replicas, or on none. */
 static tt_status build_pipeline(tt_pipeline *pipe, const tt_pipeline_new_args *a, tt_status ready) {
     TT__TRY(settle_making(pipe, agree_on_pipe(a, pipe->chunks, ready)));
     TT__TRY(settle_with_replicas(pipe, settle_making(pipe, plan_pipe(pipe, a))));
@@ -326,10 +326,10 @@ int64_t tt_pipeline_stage_parts(const tt_pipeline *pipe, int64_t stage) {
 
 /* ---- the beginning of a step ---- */
 
-/* What each rank tells all others. */
+/* A rank's part of the agreement on a step. */
 typedef struct step_word {
     int64_t trains, wanted_bytes;
-    int64_t stayed;    /* the parts are those of which the pipeline was made */
+    int64_t stayed;    /* the model still has the parts that the pipeline was made of */
     int64_t x, target; /* examples; -1: none was given */
     int64_t wants_loss;
 } step_word;
@@ -414,7 +414,7 @@ static tt_status check_pipe_usable(const tt_pipeline *pipe, const char *who) {
     return TT_OK;
 }
 
-/* DDP takes buffers in the mode that its wrapper is in. */
+/* Give the wrappers the model's mode, in which DDP decides whether to take buffers. */
 static void follow_mode(tt_pipeline *pipe) {
     bool training = tt_module_training(pipe->model);
     for (int64_t c = 0; c < pipe->chunks; c++) {
@@ -424,11 +424,11 @@ static void follow_mode(tt_pipeline *pipe) {
     }
 }
 
-/* The pipelines beside this one average with it, or will, which it can't any more. */
+/* Tell the replicas that this pipeline has failed, as they average with it. */
 static void tell_replicas(const tt_pipeline *pipe) { tt__abort_with_error(pipe->data_group); }
 
 static tt_status run_pipe_step(tt_pipeline *pipe, const char *who, tt__batch *batch) {
-    TT_ENABLE_GRAD; /* a step trains wherever it is called; an evaluation records nothing all the same */
+    TT_ENABLE_GRAD; /* also under TT_NO_GRAD; an evaluation records nothing anyway */
     tt_status status = begin_pipe_step(pipe, who, batch);
     if (status)
         return status;
@@ -458,7 +458,7 @@ tt_status tt_pipeline_step_with(const tt_pipeline_step_args *args, size_t size) 
     return TT_OK;
 }
 
-/* The outputs of all micro-batches, one behind the other. */
+/* Join the outputs of all micro-batches. */
 static tt_status join_outputs(const tt_pipeline *pipe, const tt__batch *batch, tt_tensor **y) {
     int64_t n = 0;
     while (n < pipe->micros && batch->ys[n])

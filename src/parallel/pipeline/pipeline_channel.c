@@ -1,4 +1,10 @@
-#include "parallel/pipeline/pipeline_channel.h"
+/* How activations and their gradients go from stage to stage: in order, each under a header that says what it is.
+ *
+ * On one host a tensor is copied into a slot of the sender's symmetric memory, and the header, a small message, says
+ * which; the receiver copies it out. So neither waits for the other while it computes. Where there are no slots (yet),
+ * none is free, or the peer is on another host, the tensor follows its header as a message of its own. A rank that
+ * fails says so in its neighbours' next headers. */
+#include "parallel/pipeline/pipeline_own.h"
 
 #include "base/error.h"
 #include "base/saved_error.h"
@@ -16,10 +22,10 @@
 /* Errors of calls that are part of a step name this instead of a file. */
 static const char call_site[] = "a pipeline's step";
 
-/* Tags: far from a program's own, and below the largest of MPI libraries. */
+/* FIRST_TAG: far from a program's own tags, and below the largest tag of MPI libraries. */
 enum { FIRST_TAG = 0x07000000, COUNT_BYTES = 64, PAGE_BYTES = 4096 };
 
-/* What a header says. */
+/* Values of channel_header.what. */
 enum { COMES_IN_SLOT, COMES_AS_MESSAGE, HAS_FAILED };
 
 typedef struct channel_header {
@@ -70,16 +76,16 @@ static size_t counts_bytes(const tt__channels *c) {
     return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
-/* In a rank's memory: how many tensors it has taken out of the slots of the channel into its chunk. */
+/* The count, in a rank's memory, of tensors that it has taken out of the slots of the channel into its chunk. */
 static _Atomic uint64_t *taken_count(const void *memory, int64_t chunk, tt__way way) {
     return (_Atomic uint64_t *)((uintptr_t)memory + (size_t)(chunk * 2 + way) * COUNT_BYTES);
 }
 
-/* Channels with slots that leave a rank, the most of any: nothing goes back from the first stage, nor on from the last.
- * With three ranks or more those between have all. */
+/* The largest number of channels with slots that leave a rank. The first stage sends nothing back, the last nothing on;
+ * with three ranks or more, a rank between has all. */
 static int64_t slot_channels(const tt__channels *c) { return c->chunks * 2 - (c->ranks == 2); }
 
-/* In rank `owner`'s memory, which sends from it. */
+/* A slot in the memory of rank `owner`, which sends from it. */
 static unsigned char *slot_at(const tt__channels *c, int owner, const void *memory, int64_t chunk, tt__way way,
                               int64_t slot) {
     int64_t channel = chunk * 2 + way, left_out = owner == 0 ? TT__BACK : (c->chunks - 1) * 2 + TT__ONWARD;
@@ -156,7 +162,7 @@ static void sendings_end(tt__channels *c) {
     while (c->sendings) {
         tt__sending *s = c->sendings;
         c->sendings = s->next;
-        tt_ignore(tt_work_wait(s->work)); /* its buffer must stay until it is done: at most its deadline */
+        tt_ignore(tt_work_wait(s->work)); /* the buffer must stay until then; at most the deadline */
         tt_work_free(s->work);
         tt_tensor_free(s->tensor);
         free(s);
@@ -176,7 +182,7 @@ void tt__channels_end(tt__channels *c) {
             tt_tensor_free(h->tensor);
             free(h);
         }
-    if (c->memory && c->failed_rank < 0) /* else some ranks may be in another call; it goes with the group */
+    if (c->memory && c->failed_rank < 0) /* after a failure ranks may be in different calls: the group's end frees it */
         tt_ignore(free_channel_slots(c, "tt_pipeline_free"));
     free(c->offsets);
     free(c->sent);
@@ -193,7 +199,7 @@ static tt_status send_channel_header(tt__channels *c, const channel_ends *ends, 
                                 .tag = ends->tag, .file = call_site));
 }
 
-/* A slot of the channel that is free; -1: none, or the tensor is too large. */
+/* A free slot of the channel; -1: none, or the tensor is too large. */
 static int64_t free_channel_slot(const tt__channels *c, const channel_ends *ends, tt__way way, size_t bytes) {
     const void *theirs = memory_of(c, ends->to_rank);
     if (!theirs || bytes > c->slot_bytes || tt__symmetric_offset(c->group, c->memory) < 0)
@@ -203,7 +209,7 @@ static int64_t free_channel_slot(const tt__channels *c, const channel_ends *ends
     return sent - taken < (uint64_t)c->slots ? (int64_t)(sent % (uint64_t)c->slots) : -1;
 }
 
-/* Drop what has been sent by now. */
+/* Drop the tensors whose messages have been sent. */
 static void drop_sent_tensors(tt__channels *c) {
     for (tt__sending **at = &c->sendings; *at;) {
         tt__sending *s = *at;
@@ -238,7 +244,7 @@ static tt_status send_tensor_message(tt__channels *c, const channel_ends *ends, 
     return TT_OK;
 }
 
-/* To a stage of this rank. */
+/* Hand x to another stage of this rank. */
 static tt_status hand_to_own_stage(tt__channels *c, const channel_ends *ends, tt__way way, tt_tensor *x) {
     tt__handed *h = calloc(1, sizeof *h), **end = &c->handed[ends->from_chunk * 2 + way];
     if (!h)
@@ -323,10 +329,10 @@ void tt__channels_fail(tt__channels *c) {
     tt__error_restore(&saved);
 }
 
-/* How a rank came through a step. */
+/* How a step ended on a rank. */
 typedef struct step_end {
     int32_t failed_rank; /* -1: well */
-    int32_t differs;     /* then the others' error is a mismatch, too, as if each had been told of it at once */
+    int32_t differs;     /* the failure is TT_ERR_MISMATCH, which all ranks then return */
     char failure[sizeof((tt__channels *)0)->failure];
 } step_end;
 

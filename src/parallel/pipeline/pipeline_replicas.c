@@ -1,6 +1,6 @@
-/* Comparing the options of pipelines beside each other (replicas). A rank meets its counterparts in its data group. If
- * a counterpart was given no data group it never comes; so the ranks of a pipeline look again and again, together,
- * whether everybody's counterparts have come or one has failed. */
+/* Compares the options of a pipeline with those of its replicas. A rank meets its counterparts in its data group. A
+ * counterpart that was given no data group never comes. So the ranks of a pipeline look together, again and again,
+ * whether all their counterparts have come, or one has failed. */
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "parallel/pipeline/pipeline_own.h"
@@ -19,7 +19,7 @@ enum { AWAITED, HAVE_COME, HAVE_FAILED, MET_STATES };
 /* An all_gather in a data group, which completes when all counterparts have come to it. */
 typedef struct meeting {
     tt_group *group;
-    int32_t own;  /* has this rank's pipeline failed already? */
+    int32_t own;  /* this rank's pipeline has failed already */
     int32_t *all; /* (world): the same of each counterpart */
     tt_work *work;
 } meeting;
@@ -50,8 +50,8 @@ static void pause_between_looks(int look) {
         tt__sleep_us(look < 50 ? 200 : 20000);
 }
 
-/* Look, together with all ranks of the pipeline, until all counterparts have come, or one has failed. states[s]: is any
- * rank's in state s? */
+/* Look, together with all ranks of the pipeline, until all counterparts have come, or one has failed. states[s]: the
+ * counterparts of some rank are in state s. */
 static tt_status look_together(tt_group *pipeline, const meeting *m, bool *states) {
     int64_t bits = 0;
     for (int look = 0; look == 0 || bits == 1 << AWAITED || bits == (1 << AWAITED | 1 << HAVE_COME); look++) {
@@ -65,8 +65,8 @@ static tt_status look_together(tt_group *pipeline, const meeting *m, bool *state
     return TT_OK;
 }
 
-/* Finish a meeting. `met`: how beginning it ended. *alone: this rank's counterparts have not come, and another rank's
- * have failed, so it waits no longer. */
+/* Finish a meeting. `met`: the status of its beginning. *alone: this rank's counterparts have not come, and it stopped
+ * waiting as another rank's have failed. */
 static tt_status meet_replicas(tt_group *pipeline, meeting *m, tt_status met, bool *alone) {
     bool states[MET_STATES] = {false};
     *alone = false;

@@ -1,7 +1,4 @@
-/* A step of one rank: its list of actions, one after the other.
- *
- * It begins with one all_gather: batch sizes, the mode, how large slots must be. Each micro-batch has a scope object of
- * its own. A stage's module is a tree with the model's names and the model's own tensors, so DDP can wrap it. */
+/* A step of one rank: runs its list of actions, one after the other. Each micro-batch has a scope of its own. */
 #include "base/args.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
@@ -16,7 +13,7 @@ typedef struct run {
     tt_pipeline *pipe;
     tt__batch *batch;
     int64_t begin_ns;
-    tt__ran *at; /* of the action under way; NULL: of an evaluation */
+    tt__ran *at; /* of the current action; NULL in an evaluation */
 } run;
 
 int64_t tt__micro_begin(int64_t examples, int64_t micros, int64_t m) {
@@ -46,14 +43,14 @@ static void act_ends(const run *r) {
         r->at->end_ns = tt__now_ns() - r->begin_ns;
 }
 
-/* Gradients are averaged over the data group behind the last micro-batch, and buffers taken once. */
+/* Average over the data group with the last micro-batch only, and take buffers once. */
 static tt_status set_stage_sync(const tt__stage *stage, int64_t m) {
     return stage->ddp ? tt_ddp_set_sync(stage->ddp, m == stage->pipe->micros - 1) : TT_OK;
 }
 
 /* ---- forward ---- */
 
-/* The loss of a micro-batch, which counts as much as its share of the batch. */
+/* The loss of a micro-batch, scaled by its share of the batch. */
 static tt_tensor *micro_loss(run *r, int64_t m, tt_tensor *y) {
     tt_pipeline *p = r->pipe;
     double value, share = p->loss_is_sum ? 1 : (double)micro_size(r, m) / (double)r->batch->examples;
@@ -74,7 +71,7 @@ static tt_status keep_draws(tt__held *held) {
     return TT_OK;
 }
 
-/* What the stage takes; a leaf, if it is to get a gradient. */
+/* The stage's input; a leaf, if it needs a gradient. */
 static tt_tensor *stage_input(run *r, const tt__stage *stage, int64_t m) {
     if (is_first_stage(stage))
         return micro_of_batch(r, r->batch->x, m);
@@ -84,7 +81,7 @@ static tt_tensor *stage_input(run *r, const tt__stage *stage, int64_t m) {
 }
 
 static tt_tensor *forward_recorded(run *r, tt__stage *stage, tt__held *held, int64_t m) {
-    if (!r->pipe->recompute || is_last_stage(stage)) /* of the last, backward follows at once */
+    if (!r->pipe->recompute || is_last_stage(stage)) /* backward of the last stage follows at once */
         return tt__stage_forward(stage, m, held->x, false);
     TT_NO_GRAD;
     if (keep_draws(held))
@@ -92,7 +89,7 @@ static tt_tensor *forward_recorded(run *r, tt__stage *stage, tt__held *held, int
     return tt__stage_forward(stage, m, held->x, false);
 }
 
-/* With recomputing only the input stays: the rest of the forward lives in a scope of its own. */
+/* With recomputing, only the input stays in the micro-batch's scope: the forward has a scope of its own. */
 static tt_status train_forward(run *r, tt__stage *stage, tt__held *held, int64_t m) {
     bool forgets = r->pipe->recompute && !is_last_stage(stage);
     held->x = stage_input(r, stage, m);
@@ -114,7 +111,7 @@ static tt_status train_forward(run *r, tt__stage *stage, tt__held *held, int64_t
     return status;
 }
 
-/* Of an evaluation: its results are kept, if they are asked for. */
+/* The forward of an evaluation; keeps the results that the caller wants. */
 static tt_status forward_only(run *r, tt__stage *stage, tt__held *held, int64_t m) {
     TT_NO_GRAD;
     held->x = stage_input(r, stage, m);
@@ -136,14 +133,14 @@ static tt_status forward_only(run *r, tt__stage *stage, tt__held *held, int64_t 
 /* Run the pass from the stage's output; `halved`: leave the weights for later. */
 static tt_status run_backward(const tt__stage *stage, tt__held *held, tt_tensor *gradient, bool halved) {
     if (!tt_requires_grad(held->y))
-        return TT_OK; /* nothing here is trained, nor before */
+        return TT_OK; /* neither this stage nor an earlier one is trained */
     if (!halved)
         return tt_backward(held->y, .gradient = gradient);
     return tt_backward(held->y, .gradient = gradient, .inputs = &held->x, .input_count = !is_first_stage(stage),
                        .deferred = &held->deferred);
 }
 
-/* Send the gradient of what the stage took. */
+/* Send the gradient of the stage's input. */
 static tt_status send_back(run *r, const tt__stage *stage, const tt__held *held, int64_t m) {
     if (is_first_stage(stage))
         return TT_OK;
@@ -179,7 +176,7 @@ static tt_status act_weight_grads(run *r, const tt__stage *stage, tt__held *held
 
 /* ---- the list ---- */
 
-/* Inside the micro-batch's scope. */
+/* Run an action inside the micro-batch's scope. */
 static tt_status do_act(run *r, const tt__act *act, tt__stage *stage, tt__held *held) {
     switch (act->kind) {
     case TT__FORWARD:
@@ -210,7 +207,7 @@ static tt_status run_act(run *r, const tt__act *act) {
                   : TT_OK;
 }
 
-/* Forget what a failed step has left under way. */
+/* Drop all micro-batches that a failed step has left. */
 static void drop_all_held(tt_pipeline *pipe) {
     for (int64_t c = 0; c < pipe->chunks; c++)
         for (int64_t m = 0; m < pipe->micros; m++)
@@ -231,7 +228,7 @@ tt_status tt__pipeline_run(tt_pipeline *pipe, tt__batch *batch) {
     /* a rank with nothing more to send may have failed */
     tt_status settled = tt__channels_settle(&pipe->channels, "the step");
     if (!status && !settled)
-        settled = tt__channels_flush(&pipe->channels); /* at once: all have taken what they wait for */
+        settled = tt__channels_flush(&pipe->channels); /* returns at once, as all have received their tensors */
     if (!status && !settled)
         return TT_OK;
     if (!status)

@@ -1,4 +1,4 @@
-/* Making, checking and simulating schedules: see pipeline_schedule.h. */
+/* Makes, checks and simulates schedules: see pipeline_schedule.h. */
 #include "parallel/pipeline/pipeline_schedule.h"
 
 #include "base/error.h"
@@ -8,7 +8,121 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a schedule is and needs. */
+/* ---- the schedules: each writes rank `rank`'s list, which has room for three actions for each micro-batch and chunk,
+ * and returns how many it wrote ---- */
+
+/* The k-th action of a rank that runs its chunks in turns of `ranks` micro-batches; the last turn may be shorter.
+ * `backward`: from the last chunk to the first. */
+static tt__act turn_at(const tt__schedule *sizes, int64_t k, bool backward) {
+    int64_t turn = sizes->ranks * sizes->chunks, first = k / turn * sizes->ranks, in_turn = k % turn;
+    int64_t width = sizes->micros - first < sizes->ranks ? sizes->micros - first : sizes->ranks;
+    int64_t chunk = in_turn / width;
+    return (tt__act){.kind = backward ? TT__BACKWARD : TT__FORWARD,
+                     .chunk = backward ? sizes->chunks - 1 - chunk : chunk,
+                     .micro = first + in_turn % width};
+}
+
+/* 1F1B with several stages a rank (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters
+ * Using Megatron-LM", 2021). A rank takes its chunks in turns of R micro-batches. Idle: (R - 1) (F + B) / chunks, for
+ * chunks times the transfers. The number of micro-batches is a multiple of R. */
+static int64_t list_interleaved(tt__act *acts, const tt__schedule *sizes, int64_t rank) {
+    int64_t total = sizes->micros * sizes->chunks, n = 0, forward = 0, backward = 0;
+    int64_t ahead = (sizes->ranks - 1 - rank) * 2 + (sizes->chunks - 1) * sizes->ranks;
+    while (forward < ahead && forward < total)
+        acts[n++] = turn_at(sizes, forward++, false);
+    while (forward < total) {
+        acts[n++] = turn_at(sizes, forward++, false);
+        acts[n++] = turn_at(sizes, backward++, true);
+    }
+    while (backward < total)
+        acts[n++] = turn_at(sizes, backward++, true);
+    return n;
+}
+
+/* One forward, one backward (Narayanan et al., "PipeDream-Flush" in "Memory-Efficient Pipeline-Parallel DNN Training",
+ * 2021). Rank r begins with R - 1 - r forwards; then each forward is followed by the backward of the oldest. Idle as
+ * GPipe's, (R - 1) (F + B), but a rank holds the activations of at most R - r micro-batches. */
+static int64_t list_1f1b(tt__act *acts, const tt__schedule *sizes, int64_t rank) {
+    int64_t ahead = sizes->ranks - 1 - rank, n = 0, forward = 0, backward = 0;
+    while (forward < ahead && forward < sizes->micros)
+        acts[n++] = (tt__act){TT__FORWARD, 0, forward++};
+    while (forward < sizes->micros) {
+        acts[n++] = (tt__act){TT__FORWARD, 0, forward++};
+        acts[n++] = (tt__act){TT__BACKWARD, 0, backward++};
+    }
+    while (backward < sizes->micros)
+        acts[n++] = (tt__act){TT__BACKWARD, 0, backward++};
+    return n;
+}
+
+/* All forwards, then all backwards (Huang et al., "GPipe", 2019). Idle: (R - 1) (F + B) of a step; a rank holds the
+ * activations of all micro-batches. */
+static int64_t list_gpipe(tt__act *acts, const tt__schedule *sizes, int64_t rank) {
+    int64_t n = 0;
+    (void)rank;
+    for (int64_t m = 0; m < sizes->micros; m++)
+        acts[n++] = (tt__act){TT__FORWARD, 0, m};
+    for (int64_t m = 0; m < sizes->micros; m++)
+        acts[n++] = (tt__act){TT__BACKWARD, 0, m};
+    return n;
+}
+
+/* An evaluation: forwards only, chunk by chunk in turns. */
+static int64_t list_forward(tt__act *acts, const tt__schedule *sizes, int64_t rank) {
+    int64_t n = sizes->micros * sizes->chunks;
+    (void)rank;
+    for (int64_t k = 0; k < n; k++)
+        acts[k] = turn_at(sizes, k, false);
+    return n;
+}
+
+/* The backwards of a rank, in their order, whose weights' halves have not run yet. */
+typedef struct kept_back {
+    int64_t next, end;
+} kept_back;
+
+static tt__act nth_backward(const tt__schedule *sizes, int64_t k) {
+    if (sizes->chunks > 1)
+        return turn_at(sizes, k, true);
+    return (tt__act){TT__BACKWARD, 0, k};
+}
+
+/* Add weights' halves until `keep` of them are left. */
+static int64_t add_due(tt__act *acts, const tt__schedule *sizes, int64_t rank, kept_back *back, int64_t keep) {
+    int64_t n = 0;
+    while (back->end - back->next > keep) {
+        tt__act act = nth_backward(sizes, back->next++);
+        act.kind = TT__WEIGHT_GRADS;
+        if (rank || act.chunk)
+            acts[n++] = act;
+    }
+    return n;
+}
+
+/* Backward in two halves (Qi et al., "Zero Bubble Pipeline Parallelism", 2023: ZB-H1). The half that the stage before
+ * waits for runs at once; the weights' half fills what would be idle. Rank r keeps r of those back, so that it holds no
+ * more than rank 0 does in 1F1B: R micro-batches. Idle: (R - 1) (F + I - W). With several chunks a rank it is the
+ * interleaved schedule, its backwards halved in the same way. The first stage sends no gradient, so its backward is
+ * whole. */
+static int64_t list_zero_bubble(tt__act *acts, const tt__schedule *sizes, int64_t rank) {
+    int64_t each = sizes->micros * sizes->chunks, n = 0;
+    tt__act *whole = acts + each; /* at the end of the room: it is read before it is overwritten */
+    int64_t count = sizes->chunks > 1 ? list_interleaved(whole, sizes, rank) : list_1f1b(whole, sizes, rank);
+    kept_back back = {0, 0};
+    for (int64_t i = 0; i < count; i++) {
+        tt__act act = whole[i];
+        bool halved = act.kind == TT__BACKWARD && (rank || act.chunk);
+        if (halved)
+            act.kind = TT__INPUT_GRADS;
+        bool is_backward = act.kind != TT__FORWARD;
+        acts[n++] = act;
+        back.end += is_backward;
+        n += is_backward ? add_due(acts + n, sizes, rank, &back, rank) : 0;
+    }
+    return n + add_due(acts + n, sizes, rank, &back, 0);
+}
+
+/* A kind of schedule. */
 typedef struct schedule_kind {
     const char *name;
     int64_t (*list)(tt__act *acts, const tt__schedule *sizes, int64_t rank);
@@ -16,10 +130,10 @@ typedef struct schedule_kind {
 } schedule_kind;
 
 static const schedule_kind kinds[] = {
-    [TT_PIPELINE_1F1B] = {"1F1B", tt__list_1f1b, false},
-    [TT_PIPELINE_GPIPE] = {"GPipe", tt__list_gpipe, false},
-    [TT_PIPELINE_INTERLEAVED_1F1B] = {"interleaved 1F1B", tt__list_interleaved, true},
-    [TT_PIPELINE_ZERO_BUBBLE] = {"zero-bubble", tt__list_zero_bubble, true},
+    [TT_PIPELINE_1F1B] = {"1F1B", list_1f1b, false},
+    [TT_PIPELINE_GPIPE] = {"GPipe", list_gpipe, false},
+    [TT_PIPELINE_INTERLEAVED_1F1B] = {"interleaved 1F1B", list_interleaved, true},
+    [TT_PIPELINE_ZERO_BUBBLE] = {"zero-bubble", list_zero_bubble, true},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, MOST_RANKS = 4096, MOST_CHUNKS = 256 };
 static const int64_t MOST_MICROS = 1 << 20;
@@ -79,7 +193,7 @@ tt_status tt__schedule_make(tt__schedule *out, tt_pipeline_schedule kind, int64_
 
 tt_status tt__schedule_make_forward(tt__schedule *out, int64_t ranks, int64_t chunks, int64_t micros) {
     *out = (tt__schedule){.ranks = ranks, .chunks = chunks, .micros = micros};
-    return make_act_lists(out, tt__list_forward);
+    return make_act_lists(out, list_forward);
 }
 
 void tt__schedule_free(tt__schedule *s) {
@@ -161,7 +275,7 @@ static double *time_cell(const simulation *sim, double *table, int64_t stage, in
     return &table[stage * sim->s->micros + micro];
 }
 
-/* When what the action needs from other ranks, or its own, is there; -1: not known yet. */
+/* The time at which all that the action needs is there; -1: not known yet. */
 static double act_ready_at(const simulation *sim, int64_t rank, const tt__act *act) {
     int64_t R = sim->s->ranks, stages = R * sim->s->chunks, stage = act->chunk * R + rank;
     bool forward = act->kind == TT__FORWARD;
@@ -178,7 +292,7 @@ static double act_ready_at(const simulation *sim, int64_t rank, const tt__act *a
     return theirs > own ? theirs : own;
 }
 
-/* Run what rank `rank` can; returns whether it ran anything. */
+/* Run the actions that rank `rank` can. Returns whether it ran any. */
 static bool simulate_rank(simulation *sim, int64_t rank, int64_t first, tt__simulated *out) {
     const tt__act_list *list = &sim->s->lists[rank];
     bool any = false;

@@ -1,10 +1,11 @@
 /* Schedules of pipelines: what each rank does in a step, in which order. Pure: no threads, no tensors, no clock.
  *
  * Rank r of R has `chunks` stages; its chunk c is stage c R + r of all R x chunks. A step has `micros` micro-batches.
- * A schedule is a list of actions for each rank; when an action may begin follows from what it needs:
+ * A schedule is a list of actions for each rank; an action may begin when what it needs has ended:
  *   F  forward of a micro-batch: the stage before has run its F
- *   B  backward, or I, its half that leads to the stage's input: the stage's own F, and the B or I of the stage behind
- *   W  the other half, that leads to the weights: the stage's own I
+ *   B  backward: the stage's own F, and the B or I of the next stage
+ *   I  the half of a backward that computes the gradient of the stage's input: as B
+ *   W  the other half, which computes the weights' gradients: the stage's own I
  * Each stage's B or W run in the order of the micro-batches, so that gradients are sums in that order, whatever the
  * schedule. */
 #ifndef TT_PARALLEL_PIPELINE_SCHEDULE_H
@@ -45,13 +46,13 @@ char tt__act_letter(tt__act_kind kind);
 tt_status tt__schedule_make(tt__schedule *out, tt_pipeline_schedule kind, int64_t ranks, int64_t chunks,
                             int64_t micros);
 
-/* The forward alone, for evaluation. */
+/* Make a schedule of forwards only, for evaluation. */
 tt_status tt__schedule_make_forward(tt__schedule *out, int64_t ranks, int64_t chunks, int64_t micros);
 
 void tt__schedule_free(tt__schedule *schedule);
 
-/* Is each action there that must be, once, and do weights get their gradients in the order of the micro-batches?
- * TT_ERR_INVALID says what is wrong. `forward_only`: of an evaluation. */
+/* Check that each action that must be in the lists is there once, and that weights get their gradients in the order of
+ * the micro-batches. TT_ERR_INVALID says what is wrong. `forward_only`: the schedule of an evaluation. */
 tt_status tt__schedule_check(const tt__schedule *schedule, bool forward_only);
 
 typedef struct tt__simulated {
@@ -61,23 +62,9 @@ typedef struct tt__simulated {
     int64_t most_held;   /* micro-batches whose activations a rank holds at once, at most */
 } tt__simulated;
 
-/* Run the lists with these times: costs[stage], and `transfer` between an end and a beginning on another rank. Fills
- * *simulated; TT_ERR_STATE: the ranks would wait for each other, with what each waits for. */
+/* Simulate the lists with these times: costs[stage], and `transfer` between an end and a beginning on another rank.
+ * Fills *simulated. TT_ERR_STATE: the ranks would wait for each other; the text says for what. */
 tt_status tt__schedule_simulate(const tt__schedule *schedule, const tt__stage_cost *costs, double transfer,
                                 tt__simulated *simulated);
-
-/* ---- one schedule a file. Each writes rank `rank`'s list, whose memory is there, and returns how many they are.
- * ---- */
-
-/* Room in a list: three actions for each micro-batch and chunk. */
-int64_t tt__list_gpipe(tt__act *acts, const tt__schedule *sizes, int64_t rank);
-int64_t tt__list_1f1b(tt__act *acts, const tt__schedule *sizes, int64_t rank);
-int64_t tt__list_interleaved(tt__act *acts, const tt__schedule *sizes, int64_t rank);
-int64_t tt__list_zero_bubble(tt__act *acts, const tt__schedule *sizes, int64_t rank);
-int64_t tt__list_forward(tt__act *acts, const tt__schedule *sizes, int64_t rank);
-
-/* The k-th action of a rank that goes through its chunks in turns of `ranks` micro-batches, the last turn perhaps
- * shorter; `backward`: from the last chunk to the first. */
-tt__act tt__turn(const tt__schedule *sizes, int64_t k, bool backward);
 
 #endif

@@ -1,4 +1,4 @@
-/* Where a model is cut: by hand, by the measured cost of its parts, or in as many parts each. */
+/* Cuts a model into stages: by hand, by the measured cost of its parts, or evenly. */
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "nn/chain.h"
@@ -36,8 +36,8 @@ static tt_status split_by_hand(const tt_pipeline_new_args *args, int64_t parts, 
 
 /* ---- by cost ---- */
 
-/* best[s][p]: the most expensive stage, of the first p parts in s stages; from[s][p]: where the last of these
- * begins. */
+/* best[s][p]: the cost of the most expensive of s stages of the first p parts, cut best; from[s][p]: where the last of
+ * these stages begins. */
 tt_status tt__split_by_cost(const double *costs, int64_t parts, int64_t stages, int64_t *first_part) {
     size_t width = (size_t)parts + 1;
     double *best = calloc(width * ((size_t)stages + 1), sizeof *best), *sum = calloc(width, sizeof *sum);
@@ -70,8 +70,8 @@ tt_status tt__split_by_cost(const double *costs, int64_t parts, int64_t stages, 
     return status;
 }
 
-/* What a step costs: each rank runs its stages for every micro-batch; on the way to the last stage and back others
- * wait. */
+/* The cost of a step: each rank runs its stages for every micro-batch, and waits while the first goes to the last stage
+ * and back. */
 static double cost_of_split(const double *costs, const int64_t *first_part, const tt__split_sizes *sizes) {
     double worst_rank = 0, worst_stage = 0;
     for (int64_t r = 0; r < sizes->ranks; r++) {
@@ -88,8 +88,7 @@ static double cost_of_split(const double *costs, const int64_t *first_part, cons
     return (double)sizes->micros * worst_rank + (double)(sizes->ranks - 1) * worst_stage;
 }
 
-/* Move boundary `s` to where the step costs least, and the next one with it where that helps. Returns whether it
- * moved. */
+/* Move boundary `s`, perhaps together with the next one, to where the step costs least. Returns whether it moved. */
 static bool move_boundary(const double *costs, int64_t *first_part, const tt__split_sizes *sizes, int64_t s) {
     double least = cost_of_split(costs, first_part, sizes);
     int64_t begin = first_part[s], best = begin, next = first_part[s + 1], best_next = next;
@@ -114,7 +113,7 @@ static bool move_boundary(const double *costs, int64_t *first_part, const tt__sp
 
 tt_status tt__split_by_schedule(const double *costs, const tt__split_sizes *sizes, int64_t *first_part) {
     TT__TRY(tt__split_by_cost(costs, sizes->parts, sizes->stages, first_part));
-    for (bool moved = sizes->stages > sizes->ranks; moved;) { /* with one stage a rank it is the best already */
+    for (bool moved = sizes->stages > sizes->ranks; moved;) { /* with one stage a rank the split is optimal already */
         moved = false;
         for (int64_t s = 1; s < sizes->stages; s++)
             moved = move_boundary(costs, first_part, sizes, s) || moved;
@@ -154,8 +153,8 @@ static tt_status measure_once(tt_module *model, tt_tensor *sample, int64_t parts
     return TT_OK;
 }
 
-/* What measuring must leave as it was: buffers, gradients (there are none to be seen afterwards where there were none),
- * and the generator. */
+/* Measuring must leave buffers, gradients and the generator as they were. It sets gradients to none afterwards, so it
+ * refuses a model that has some. */
 static tt_status check_split_has_no_gradients(const tt_named_tensors *parameters) {
     for (int64_t i = 0; i < parameters->count; i++)
         if (tt_grad(parameters->tensors[i]))
@@ -189,7 +188,8 @@ static tt_status measure_parts(tt_module *model, tt_tensor *sample, int64_t part
     tt_generator draws = *tt_default_generator();
     tt_status status = copy_buffers(buffers, copies, false);
     for (int i = 0; i < MEASUREMENTS && !status; i++)
-        status = measure_once(model, sample, parts, costs, i < 2); /* the first makes what later ones use again */
+        /* the first allocates memory that later ones use again */
+        status = measure_once(model, sample, parts, costs, i < 2);
     for (int64_t i = 0; i < parameters->count; i++)
         tt_zero_grad(parameters->tensors[i]);
     *tt_default_generator() = draws;
@@ -199,7 +199,7 @@ static tt_status measure_parts(tt_module *model, tt_tensor *sample, int64_t part
     return status;
 }
 
-/* Rank 0's, and of pipelines beside each other the first one's, so that all have the same stages. */
+/* Take x from rank 0, and among replicas from the first pipeline, so that all have the same stages. */
 static tt_status take_first_pipelines(const tt_pipeline_new_args *args, void *x, int64_t count, tt_dtype dtype) {
     if (args->data_group && tt_get_rank(args->group) == 0)
         TT__TRY(tt_broadcast_with(

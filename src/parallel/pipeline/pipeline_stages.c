@@ -1,7 +1,7 @@
-/* Stages: what parts of the model a rank runs, and the modules that stand for them.
+/* Stages: the parts of the model that a rank runs, and the modules that stand for them.
  *
  * A stage's module is a tree of empty modules with the model's names, down to the parameters and buffers of its parts,
- * which are the model's own tensors: so lists, state dicts and DDP's messages have the model's names. */
+ * which are the model's own tensors. So DDP can wrap it, and lists, state dicts and errors have the model's names. */
 #include "autograd/record.h"
 #include "base/error.h"
 #include "nn/chain.h"
@@ -15,7 +15,7 @@
 
 /* ---- forward ---- */
 
-/* splitmix64's last step: neighbouring numbers give seeds that have nothing in common. */
+/* splitmix64's last step, which makes unrelated seeds of neighbouring numbers. */
 static uint64_t mix_seed(uint64_t x) {
     x += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -57,7 +57,7 @@ static tt_tensor *stage_module_forward(tt_module *self, tt_tensor *x) {
     return y;
 }
 
-/* Buffers as they were before a forward that is repeated. */
+/* Copies of buffers from before a forward that is repeated. */
 typedef struct kept_buffers {
     int64_t count;
     tt_tensor **copies;
@@ -90,7 +90,7 @@ static tt_status restore_buffers(const tt_named_tensors *buffers, kept_buffers *
     return status;
 }
 
-/* The draws are those of the first time, and buffers stay what the first time made of them. */
+/* Repeat a forward with its first draws, and restore the buffers afterwards. */
 static tt_tensor *forward_again(tt__stage *stage, tt_tensor *x) {
     const tt_named_tensors *buffers = tt_module_buffers(stage->module);
     kept_buffers kept;
@@ -125,8 +125,8 @@ static tt_tensor *inner_forward(tt_module *self, tt_tensor *x) {
 static const tt_module_class stage_class = TT_MODULE_CLASS(.name = "PipelineStage", .forward = stage_module_forward);
 static const tt_module_class inner_class = TT_MODULE_CLASS(.name = "PipelinePart", .forward = inner_forward);
 
-/* The module of the path "layer1.0.conv1.weight" but for its last name, under `root`; made where it is not there. *last
- * is what is left. Cuts `path`. */
+/* Find the module of a path like "layer1.0.conv1.weight", without its last name, under `root`, and make modules that
+ * are missing. *last := the last name. Cuts `path`. */
 static tt_module *module_of_path(tt_module *root, char *path, const char **last) {
     tt_module *at = root;
     char *dot;
@@ -276,7 +276,7 @@ void tt__stages_free(tt_pipeline *pipe) {
 
 /* ---- checking ---- */
 
-/* The stages that use a parameter: the first and the last. */
+/* Find the first and the last stage that use a parameter. */
 static tt_status find_users(const tt_pipeline *pipe, const tt_tensor *x, int64_t *first, int64_t *last) {
     *first = *last = -1;
     for (int64_t s = 0; s < pipe->stages; s++)

@@ -1,4 +1,4 @@
-/* What ran in the last step: shares of time, and a trace (Chrome's format, which Perfetto reads). */
+/* Times of the last step: shares of time, and a trace in Chrome's format, which Perfetto reads. */
 #include "base/args.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
@@ -140,7 +140,7 @@ static void put_trace_text(trace_file *f, const char *format, ...) {
         f->status = tt__atomic_write(&f->file, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
 }
 
-/* One process a rank, numbered from 1, as Perfetto hides number 0. */
+/* A rank is a process of the trace, numbered from 1, as Perfetto hides number 0. */
 static void put_pipe_rank(trace_file *f, const tt_pipeline *pipe, int r) {
     char stages[200] = "";
     size_t used = 0;

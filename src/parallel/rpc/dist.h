@@ -10,7 +10,8 @@
  *   a tt__dist_send, with a node of the graph           a tt__dist_receipt, with these leaves
  *   gradients enter the graph at this node     <------- a pass has computed the gradients of these leaves
  *
- * A message, that is a send and its receipt, is known by its sender and a number. dist_part.h has the passes. */
+ * A message, that is a send and its receipt, is known by its sender and a number. Passes over a
+ * context are described in dist_part.c. */
 #ifndef TT_PARALLEL_RPC_DIST_H
 #define TT_PARALLEL_RPC_DIST_H
 
@@ -22,7 +23,7 @@
 #include <pthread.h>
 
 typedef struct tt__dist tt__dist;
-typedef struct tt__dist_part tt__dist_part; /* dist_part.h */
+typedef struct tt__dist_part tt__dist_part;
 typedef struct tt__dist_context tt__dist_context;
 
 typedef struct tt__dist_send {
@@ -46,7 +47,7 @@ typedef struct tt__dist_grads {
 } tt__dist_grads;
 
 struct tt__dist_context {
-    tt__dist_context *next; /* in its place of dist->contexts; under dist->lock, as is */
+    tt__dist_context *next; /* in its list of dist->contexts; next and refs are under dist->lock */
     int refs;
     tt__dist *dist;
     uint64_t id;
@@ -58,24 +59,25 @@ struct tt__dist_context {
     int64_t receipt_count, receipt_room;
     tt__pointer_map receipt_at; /* leaf -> the index of its receipt */
     tt__dist_grads grads;
-    tt_scope **scopes; /* of functions that were called in the context: they keep the functions' tensors */
+    tt_scope **scopes; /* of functions called in the context; they keep the functions' tensors */
     int64_t scope_count, scope_room;
-    int *users; /* on the owner: the workers that have an entry */
+    int *users; /* on the owner: workers that have an entry */
     int64_t user_count, user_room;
 
-    /* The pass that is under way. */
-    tt__dist_part *part;                                        /* NULL: none is */
+    /* The current pass. */
+    tt__dist_part *part;                                        /* or NULL */
     int leader;                                                 /* the worker that leads it */
     void (*end_part)(tt__dist_context *context, uint64_t pass); /* tt__dist_part_end() */
 };
 
-/* Another worker may begin as many contexts as it likes: of one owner no more than so many are known here at a time. */
+/* TT__DIST_KNOWN_MAX: how many contexts of one owner are known here at a time, as another worker may begin any
+ * number. */
 enum { TT__DIST_PLACES = 4096 /* a power of two */, TT__DIST_KNOWN_MAX = 1 << 14 };
 
 struct tt__dist {
     tt_rpc *rpc;
     pthread_mutex_t lock;
-    tt__dist_context *contexts[TT__DIST_PLACES]; /* by id; under lock, as are */
+    tt__dist_context *contexts[TT__DIST_PLACES]; /* by id; this and the next two are under lock */
     uint32_t *known;                             /* how many contexts of an owner there are, by owner */
     int known_room;
     _Atomic uint64_t last_message, last_pass;
@@ -86,7 +88,9 @@ enum { TT__DIST_ID_BITS = 40 /* of a context's id, below its owner's */ };
 
 static inline int tt__dist_owner(uint64_t context) { return (int)(context >> TT__DIST_ID_BITS); }
 
-/* Return what distributed autograd has of a worker; made at the first call. NULL, recorded: no memory, or `rpc` is
+/* ---- dist_context.c ---- */
+
+/* Return the state of distributed autograd on a worker; the first call makes it. NULL, recorded: no memory, or `rpc` is
  * NULL. */
 tt__dist *tt__dist_of(tt_rpc *rpc);
 
@@ -122,14 +126,139 @@ const tt__dist_send *tt__dist_find_send(const tt__dist_context *context, uint64_
  * scope: the caller has its only reference. NULL, recorded: no memory. */
 tt_node *tt__dist_node(tt_tensor *const *tensors, int64_t count);
 
-/* ---- the hooks of rpc/values/tensor_hooks.h, and those of them that dist_context.c and dist_record.c have */
+uint64_t tt__dist_current(void);
+
+/* ---- dist_part.c ---- */
+
+/* A place where gradients enter the graph on this worker: a message that it sent, or the roots. */
+typedef struct tt__dist_source {
+    tt_node *node;         /* a reference */
+    int to;                /* -1: the roots */
+    tt_tensor **gradients; /* references; NULL: they have not come */
+    bool given;            /* they were given to the walk */
+} tt__dist_source;
+
+/* A receipt of the context, as the pass needs it. */
+typedef struct tt__dist_needed {
+    bool needed;   /* the roots depend on it */
+    int64_t waits; /* how many of its leaves have no final gradient yet */
+} tt__dist_needed;
+
+typedef enum tt__dist_state { TT__DIST_FINDING, TT__DIST_WALKS, TT__DIST_DONE, TT__DIST_FAILED } tt__dist_state;
+
+/* Guarded by the context's lock, except `open`, which belongs to the thread that walks. */
+struct tt__dist_part {
+    int refs;
+    tt__dist_context *context; /* a reference */
+    uint64_t pass;
+    int leader;
+    bool retain;
+    tt__dist_state state;
+    tt__dist_source *sources;
+    int64_t source_count, source_room;
+    int64_t *source_at; /* (send_count) 1 + the source of each of context->sends; 0: the roots don't depend on it */
+    int64_t send_count;
+    tt__dist_needed *receipts; /* (receipt_count) of each of context->receipts */
+    int64_t receipt_count;
+    tt__open_pass *open;
+    bool walking;        /* a thread walks */
+    bool again;          /* gradients have come meanwhile, so it walks once more */
+    int64_t parcels;     /* messages of its gradients that have not ended */
+    tt_future *finished; /* answers the leader's finish(); NULL: it has not asked, or was answered */
+    tt_status status;    /* of a part that failed, with its text */
+    char *text;
+};
+
+/* Has the part ended, so that nothing of it can fail any more? */
+static inline bool tt__dist_part_is_done(const tt__dist_part *part) {
+    return part->state == TT__DIST_DONE && !part->parcels;
+}
+
+/* A message by its sender and number. */
+typedef struct tt__dist_message {
+    int64_t from, number;
+} tt__dist_message;
+
+typedef struct tt__dist_messages {
+    tt__dist_message *list;
+    int64_t count, room;
+} tt__dist_messages;
+
+static inline tt_status tt__dist_messages_add(tt__dist_messages *m, int64_t from, int64_t number) {
+    if (!tt__dist_room(&m->list, m->count, &m->room, sizeof *m->list))
+        return TT_ERR_MEMORY;
+    m->list[m->count++] = (tt__dist_message){from, number};
+    return TT_OK;
+}
+
+/* Begin this worker's part of a pass, or find it. Takes a reference for the caller. NULL, recorded: TT_ERR_STATE
+ * another pass over the context is under way; TT_ERR_MEMORY. */
+tt__dist_part *tt__dist_part_begin(tt__dist_context *context, uint64_t pass, int leader, bool retain);
+
+/* Find the part of this pass, and take a reference for the caller. NULL, recorded: TT_ERR_NOT_FOUND. */
+tt__dist_part *tt__dist_part_find(tt__dist_context *context, uint64_t pass);
+
+/* Add the roots, of one element each, as a source whose gradients are 1. The messages that they depend on are added to
+ * `found`. */
+tt_status tt__dist_part_roots(tt__dist_part *part, tt_tensor *const *roots, int64_t count, tt__dist_messages *found);
+
+/* Add messages that this worker has sent as sources. The messages that they depend on are added to `found`. Errors:
+ * TT_ERR_NOT_FOUND there is no such send; TT_ERR_STATE it was named before, or its record was freed; TT_ERR_MEMORY. */
+tt_status tt__dist_part_reach(tt__dist_part *part, const int64_t *numbers, int64_t count, tt__dist_messages *found);
+
+/* Walk the graph as far as the gradients that have come allow. */
+void tt__dist_part_walk(tt__dist_part *part);
+
+/* Take a part that has ended out of its context, which is locked, so that another pass can begin. True: it was there;
+ * the caller drops its reference. */
+bool tt__dist_part_detach(tt__dist_part *part);
+
+/* End the part of this pass (0: of any) with this thread's last error: the context has ended, or the leader was
+ * lost. */
+void tt__dist_part_end(tt__dist_context *context, uint64_t pass);
+
+void tt__dist_part_unref(tt__dist_part *part);
+
+/* ---- functions that workers call of each other; rpc_training.c has those of a pass, and registers all ---- */
+
+#define TT__TRAINING_FUNCTIONS(X)                                                              \
+    X(touch, "tutti.autograd.touch", "(int context) -> bool")                                  \
+    X(release, "tutti.autograd.release", "(int context)")                                      \
+    X(make_optimizer, "tutti.optim.make", "(text kind, map options, list params) -> rref")     \
+    X(step_optimizer, "tutti.optim.step", "(rref optimizer, int context)")                     \
+    X(set_option, "tutti.optim.set_option", "(rref optimizer, text name, float value)")        \
+    X(check_module, "tutti.module.check", "(rref module)")                                     \
+    X(forward, "tutti.module.forward", "(rref module, int results, tensor... inputs) -> list") \
+    X(parameters, "tutti.module.parameters", "(rref module) -> list")                          \
+    X(train, "tutti.module.train", "(rref module, bool training)")
+
+#define TT__DECLARE_SERVED(function, name, signature) tt_status tt__serve_##function(tt_rpc_call *call);
+TT__TRAINING_FUNCTIONS(TT__DECLARE_SERVED)
+
+/* ---- what the public functions of the same names do ---- */
+
+/* Make a value of a tensor, which is borrowed. Return the tensor of a value, or NULL. */
+static inline tt_rpc_value tt__tensor_value(tt_tensor *x) {
+    tt_rpc_value value = tt_rpc_none();
+    if (x) {
+        value.kind = TT_RPC_TENSOR;
+        value.tensor = x;
+    }
+    return value;
+}
+
+static inline tt_tensor *tt__value_tensor(const tt_rpc_value *value) {
+    return value && value->kind == TT_RPC_TENSOR ? value->tensor : NULL;
+}
+
+tt_tensor *tt__take_tensor(tt_rpc_value *value);
+tt_status tt__dist_begin(int64_t *context, tt_rpc *rpc);
+tt_status tt__return_module(tt_rpc_call *call, tt_module *module);
+tt_status tt__remote_module_new(const tt_remote_module_new_args *a);
+tt_status tt__dist_optimizer_new(const tt_dist_optimizer_new_args *a);
 
 extern const tt__rpc_tensor_hooks tt__tensor_hooks;
 
-uint64_t tt__dist_current(void);
-void tt__dist_enter(tt_rpc *rpc, uint64_t context);
-void tt__dist_leave(uint64_t before);
-tt_status tt__dist_sending(tt_rpc *rpc, int to, tt__rpc_context *context, tt_tensor *const *tensors, int64_t count);
-tt_status tt__dist_received(tt_rpc *rpc, int from, const tt__rpc_context *context, tt_tensor **tensors, int64_t count);
+/* ---- what the public functions of the same names do */
 
 #endif

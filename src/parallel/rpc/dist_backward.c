@@ -1,8 +1,8 @@
-/* Lead a backward pass over workers: dist_part.h. */
+/* Leads a backward pass over workers: the leader's side of the protocol in dist_part.c. */
 #include "base/args.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "parallel/rpc/dist_part.h"
+#include "parallel/rpc/dist.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,18 +10,18 @@
 
 static const char who[] = "tt_dist_autograd_backward";
 
-enum { ABORT_MS = 5000 /* a worker that answers later than this is left to find out by itself */ };
+enum { ABORT_MS = 5000 /* how long to wait for a worker's answer to abort() */ };
 
 /* A worker that the pass needs. */
 typedef struct led_worker {
     int id;
-    tt_future *answer; /* to what it was asked last, or NULL */
+    tt_future *answer; /* to the last question; or NULL */
 } led_worker;
 
 typedef struct lead {
     int refs;
     pthread_mutex_t lock; /* guards refs, status and text */
-    tt_status status;     /* of the first failure; with */
+    tt_status status;     /* of the first failure, with its text */
     char *text;
     tt__dist *dist;
     tt__dist_context *context; /* a reference */
@@ -67,7 +67,7 @@ static tt_rpc_values pass_args(const lead *l, tt_rpc_value values[2]) {
     return (tt_rpc_values){values, 2};
 }
 
-/* End the parts of all workers, as one has failed or was lost. They answer finish() then. */
+/* End the parts of all workers, as one has failed or was lost; then they answer finish(). */
 static void end_on_all(const lead *l) {
     tt_rpc_value values[2];
     for (int64_t i = 0; i < l->count; i++)
@@ -113,7 +113,7 @@ static tt_status add_worker(lead *l, int64_t id) {
     return TT_OK;
 }
 
-/* Ask a worker for the messages that those of `messages` depend on that it has sent. */
+/* Ask a worker about those of `messages` that it has sent: on which messages do they depend? */
 static tt_status ask_reach(const lead *l, led_worker *worker, const tt__dist_messages *messages, int64_t *numbers) {
     int64_t count = 0;
     for (int64_t i = 0; i < messages->count; i++)
@@ -144,7 +144,7 @@ static tt_status take_reach(const lead *l, led_worker *worker, tt__dist_messages
 }
 
 /* Ask all workers that have sent some of `messages`, at once. *found receives the messages that these depend on.
- * `numbers` has room for all; each worker's are a run of their own, since they are read while they are sent. */
+ * `numbers` has room for all. Each worker's numbers have memory of their own, as they are read while they are sent. */
 static tt_status reach_round(lead *l, const tt__dist_messages *messages, int64_t *numbers, tt__dist_messages *found) {
     for (int64_t i = 0; i < messages->count; i++)
         TT__TRY(add_worker(l, messages->list[i].from));
@@ -167,7 +167,7 @@ static tt_status find_all(lead *l, tt__dist_messages *messages) {
         int64_t *numbers = calloc((size_t)messages->count, sizeof *numbers);
         status = numbers ? reach_round(l, messages, numbers, &found)
                          : tt__fail(TT_ERR_MEMORY, "%s: no memory for a pass", who);
-        if (status) /* questions that were not answered may still read the numbers */
+        if (status) /* unanswered questions may still read the numbers */
             for (int64_t i = 0; i < l->count; i++)
                 if (l->workers[i].answer)
                     tt_ignore(tt_future_wait(l->workers[i].answer, ABORT_MS));
@@ -205,7 +205,7 @@ static void abort_pass(lead *l) {
             tt_ignore(tt_future_wait(l->workers[i].answer, ABORT_MS));
 }
 
-/* The first failure is what happened; later ones follow from it. */
+/* Return the first failure, which caused the later ones. */
 static tt_status lead_failed(lead *l, tt_status status) {
     if (status)
         lead_notes_failure(l);

@@ -1,17 +1,17 @@
+/* Contexts of distributed autograd on a worker: begun, met, found, ended, and ended for lost workers (dist.h). */
 #include "autograd/leaf.h"
 #include "base/error.h"
 #include "base/random_bytes.h"
 #include "base/saved_error.h"
 #include "net/secure/secret.h"
 #include "parallel/rpc/dist.h"
-#include "parallel/rpc/training_functions.h"
 #include "tensor/ops/ops.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OWNERS_MAX = 1 << 20 /* ids of workers are below */ };
+enum { OWNERS_MAX = 1 << 20 /* above the ids of workers */ };
 
 static _Thread_local uint64_t current_context;
 
@@ -107,7 +107,7 @@ static tt__dist_context **context_place(tt__dist *dist, uint64_t id) {
     return &dist->contexts[id & (TT__DIST_PLACES - 1)];
 }
 
-/* Take a context out of the table, whose reference is the caller's then. False: it was taken out before. */
+/* Take a context out of the table; the caller gets the table's reference. False: it was taken out before. */
 static bool unlink_context(tt__dist_context *context) {
     tt__dist *dist = context->dist;
     pthread_mutex_lock(&dist->lock);
@@ -123,7 +123,7 @@ static bool unlink_context(tt__dist_context *context) {
     return there;
 }
 
-/* End the pass over a context that is under way, if there is one. */
+/* End the current pass over a context, if there is one. */
 static void end_pass_of(tt__dist_context *context) {
     pthread_mutex_lock(&context->lock);
     void (*end)(tt__dist_context *, uint64_t) = context->part ? context->end_part : NULL;
@@ -241,7 +241,7 @@ tt__dist_context *tt__dist_find(tt__dist *dist, const char *who, int64_t context
                                  who, tt_rpc_name(dist->rpc), context);
 }
 
-/* Is there room for one more of this owner's? */
+/* Is there room for one more context of this owner? */
 static bool room_for_owner(tt__dist *dist, int owner) {
     if (owner >= dist->known_room) {
         int room = 2 * owner + 8;
@@ -343,7 +343,7 @@ tt_status tt__serve_release(tt_rpc_call *call) {
 
 /* ---- beginning and ending */
 
-/* Begin one whose id is new. Nobody can guess it: who is not told has no part in it, and can't lead a pass over it. */
+/* Begin a context with a new id. The id can't be guessed, so only workers that were told it can take part. */
 static tt__dist_context *begin_context(tt__dist *dist, uint64_t drawn) {
     uint64_t owner = (uint64_t)tt_rpc_id(dist->rpc) << TT__DIST_ID_BITS, mask = (UINT64_C(1) << TT__DIST_ID_BITS) - 1;
     pthread_mutex_lock(&dist->lock);
@@ -353,7 +353,7 @@ static tt__dist_context *begin_context(tt__dist *dist, uint64_t drawn) {
         id = owner | (drawn++ & mask);
         other = look_up(dist, id);
         if (other)
-            other->refs--; /* the table's is left */
+            other->refs--; /* the table keeps its reference */
     } while (other || id == owner);
     tt__dist_context *made = add_context(dist, id);
     pthread_mutex_unlock(&dist->lock);
@@ -401,7 +401,7 @@ tt_status tt_dist_autograd_end(tt_rpc *rpc, int64_t context) {
                                                           "begun: on worker %d",
                                                           who, context, owner);
     if (!status) {
-        tt__saved_error before; /* of a pass that failed, perhaps: its context ends all the same */
+        tt__saved_error before; /* perhaps of a failed pass, whose context ends, too */
         tt__error_save(&before);
         if (current_context == (uint64_t)context)
             current_context = 0;

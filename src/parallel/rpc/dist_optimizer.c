@@ -2,7 +2,6 @@
 #include "autograd/engine.h"
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
-#include "parallel/rpc/training_functions.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,7 +41,7 @@ static int find_kind(const char *kind) {
 
 /* ---- on the owner */
 
-/* The object that a reference to an optimizer leads to. */
+/* The object behind a reference to an optimizer. */
 typedef struct owned_optimizer {
     tt_optimizer *optimizer;
     tt_rref **params; /* shares */
@@ -111,7 +110,7 @@ static tt_status set_owned_option(tt_optimizer *optimizer, const tt_rpc_value *n
                                    value->kind == TT_RPC_INT ? (double)value->integer : value->number);
 }
 
-/* Set options until none is left, or no more can be set: some are valid only after others. */
+/* Set options until none is left, or none can be set: some are valid only after others. */
 static tt_status set_owned_options(tt_optimizer *optimizer, const tt_rpc_value *map) {
     int64_t count = map->list.count / 2, left = count, before;
     tt_status status;

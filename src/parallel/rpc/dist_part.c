@@ -1,7 +1,21 @@
-#include "parallel/rpc/dist_part.h"
-
+/* A worker's part of a backward pass over a context. The leader is the worker that called backward.
+ *
+ *   leader                                     every worker, the leader included
+ *   1. find the messages that the roots depend on
+ *   reach(numbers of sends) ---------------->  marks these sends as sources, follows the graph from them
+ *                           <----------------  the receipts that it came to: (sender, number), each named once
+ *   ... and so on, until no new receipts are named. Now each worker knows the sends whose gradients will come
+ *   2. compute
+ *   finish() ------------------------------->  is answered when the part is done, or has failed
+ *                                              walks the graph from the roots, and from each source when its gradients
+ *                                              have come: gradient(number, gradients), sent by the worker that has the
+ *                                              receipt, as soon as the gradients of all its leaves are final
+ *   3. only after a failure
+ *   abort() -------------------------------->  ends its part
+ *
+ * A part is walked by the thread that brought it a gradient. */
 #include "base/error.h"
-#include "parallel/rpc/training_functions.h"
+#include "parallel/rpc/dist.h"
 #include "tensor/ops/ops.h"
 
 #include <inttypes.h>
@@ -174,7 +188,7 @@ static tt_status grow_list(void *list, int64_t *count, int64_t wanted, size_t si
     return TT_OK;
 }
 
-/* Make room for messages that the context has recorded since. */
+/* Make room for messages that the context has recorded meanwhile. */
 static tt_status follow_context(tt__dist_part *part) {
     const tt__dist_context *c = part->context;
     TT__TRY(grow_list(&part->receipts, &part->receipt_count, c->receipt_count, sizeof *part->receipts));
@@ -292,7 +306,7 @@ static void answer_if_done(tt__dist_part *part) {
 
 /* ---- sending gradients on */
 
-/* Gradients of a receipt that are on their way to the sender of the message. */
+/* Gradients of a receipt that are being sent back to the sender of the message. */
 typedef struct parcel_back {
     tt__dist_part *part; /* a reference */
     int to;
@@ -370,7 +384,7 @@ static tt_status leaf_is_done(void *user, tt_tensor *leaf, tt_tensor *gradient) 
     pthread_mutex_lock(&part->context->lock);
     int64_t at = tt__pointer_map_get(&part->context->receipt_at, leaf);
     if (at >= 0 && at < part->receipt_count && !--part->receipts[at].waits)
-        receipt = part->context->receipts[at]; /* the array may move; what it points to stays */
+        receipt = part->context->receipts[at]; /* a copy, as the array may move */
     pthread_mutex_unlock(&part->context->lock);
     return receipt.leaves ? send_gradients_back(part, &receipt) : TT_OK;
 }
@@ -403,7 +417,7 @@ static tt_status give_what_came(tt__dist_part *part) {
             continue;
         s->given = true;
         TT__TRY(tt__open_pass_give(part->open, s->node, s->gradients, s->node->outputs));
-        /* the walk has references of its own, and may overwrite the tensors if these are the last ones */
+        /* the walk has its own references, and may overwrite tensors that have no other */
         for (int k = 0; k < s->node->outputs; k++) {
             tt__tensor_unref(s->gradients[k]);
             s->gradients[k] = NULL;
@@ -412,7 +426,7 @@ static tt_status give_what_came(tt__dist_part *part) {
     return TT_OK;
 }
 
-/* Refuse a message that was not found in step 1, since only the own backward pass of an operator leads to it. */
+/* Refuse a message that step 1 did not find, as only an operator's own backward pass leads to it. */
 static tt_status refuse_unforeseen(const tt__dist_receipt *receipt) {
     return tt__fail(TT_ERR_UNSUPPORTED,
                     "%s: a tensor from worker %d is used inside of tt_recompute() or a function of one's own, but is "

@@ -1,7 +1,6 @@
-/* Modules that lie with other workers. */
+/* Modules that other workers own: calls to them, and the functions that serve these calls. */
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
-#include "parallel/rpc/training_functions.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 
 typedef struct owned_module {
     tt_module *module;
-    pthread_mutex_t lock; /* one thread at a time runs it */
+    pthread_mutex_t lock; /* held while a thread runs it */
 } owned_module;
 
 static const char module_type[] = "tt_module";
@@ -66,7 +65,7 @@ static tt_status run_owned(owned_module *m, tt_tensor *const *in, int64_t n, tt_
     return status;
 }
 
-/* in and out: room for both. */
+/* `tensors` has room for inputs and outputs. */
 static tt_status forward_call(tt_rpc_call *call, owned_module *m, tt_tensor **tensors, int64_t n, int64_t outputs) {
     for (int64_t i = 0; i < n; i++)
         tensors[i] = tt__value_tensor(tt_rpc_arg(call, 2 + i));

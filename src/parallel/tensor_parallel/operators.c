@@ -1,4 +1,4 @@
-/* Between a tensor that all ranks have and parts of it: pairs of operators, of which one's backward is the other's
+/* Operators between whole tensors, the same on all ranks, and their parts. In each pair one's backward is the other's
  * forward.
  *
  *   copy     y = x on every rank              dx = sum over ranks of dy
@@ -15,7 +15,7 @@
 #include <tutti/parallel.h>
 #include <tutti/tensor_parallel.h>
 
-/* ---- without a record; `who` begins errors, and is the call site of the collectives ---- */
+/* ---- without a record; errors begin with `who`, which is also the collectives' call site ---- */
 
 static tt_tensor *summed(const char *who, tt_tensor *x, tt_group *group) {
     tt_tensor *sum = tt__clone_contiguous(who, x);
@@ -24,7 +24,7 @@ static tt_tensor *summed(const char *who, tt_tensor *x, tt_group *group) {
     return sum;
 }
 
-/* x (..., C) with its last dimension apart: (rows, C). */
+/* View x (..., C) as (rows, C). */
 static tt_tensor *own_columns(const char *who, tt_tensor *x, tt_group *group) {
     int64_t own = tt_tensor_size(x, -1) / tt_get_world_size(group);
     tt_tensor *part = tt_narrow(x, x->shape.ndim - 1, own * tt_get_rank(group), own);
@@ -33,7 +33,7 @@ static tt_tensor *own_columns(const char *who, tt_tensor *x, tt_group *group) {
     return y;
 }
 
-/* Parts (n, rows, C), one after the other, as (rows, n C). */
+/* Gather x (rows, C) of n ranks: (n, rows, C), returned as (rows, n C). */
 static tt_tensor *all_columns(const char *who, tt_tensor *x, tt_group *group) {
     int64_t n = tt_get_world_size(group), columns = tt_tensor_size(x, -1);
     int64_t rows = columns ? x->numel / columns : 0;
@@ -53,7 +53,7 @@ static tt_tensor *all_columns(const char *who, tt_tensor *x, tt_group *group) {
     return joined ? tt_view(joined, shape) : NULL;
 }
 
-/* Call one of these in a scope of its own, and hand its result over to the scope outside. */
+/* One of the calls above. tp_run() calls it in a scope of its own and gives the result to the outer scope. */
 typedef tt_tensor *(*tp_call)(const char *who, tt_tensor *x, tt_group *group);
 
 static tt_tensor *in_scope(tp_call call, const char *who, tt_tensor *x, tt_group *group) {

@@ -1,6 +1,6 @@
-/* x (B,C)  W (K,C)  bias (K)  ->  y = x W^T + bias (B,K), on n ranks of which number r has
- *   column parallel: rows r of W (K/n,C), and so columns r of y
- *   row parallel: columns r of W (K,C/n), and so a summand of y, of columns r of x */
+/* Linear layers divided among n ranks: x (B,C)  W (K,C)  bias (K)  ->  y = x W^T + bias (B,K). Rank r has
+ *   column parallel: part r of W's rows (K/n,C), and computes part r of y's columns
+ *   row parallel: part r of W's columns (K,C/n), and computes a summand of y from part r of x's columns */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 
 #include <tutti/tensor_parallel.h>
 
-/* What both take. */
+/* Arguments of both layers. */
 typedef struct linear_sizes {
     const char *who;
     int64_t in, out;
@@ -67,7 +67,7 @@ tt_module *tt_nn_column_parallel_linear_with(const tt_nn_column_parallel_linear_
 
 /* ---- row parallel ---- */
 
-/* The sum is nobody's input yet: it takes the place of this rank's summand, whose gradient is that of the sum. */
+/* y is summed in place over the ranks: nothing uses this rank's summand, and its gradient is the sum's. */
 static tt_tensor *row_forward(tt_module *self, tt_tensor *x) {
     const tt__sharding *s = tt_module_user(self);
     tt_tensor *in = s->whole_on_outside ? tt_tp_scatter(x, s->group) : x;

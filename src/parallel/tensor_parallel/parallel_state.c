@@ -1,4 +1,4 @@
-/* Checkpoints of the plain model, for a model whose layers are divided. */
+/* Loads and saves a model of divided layers as checkpoints of the plain model. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ typedef struct division {
     int dim;
 } division;
 
-/* Find how x is divided: by the layer that has it as a parameter. */
+/* Find how x is divided, from the layer that has it as a parameter. */
 static division division_of(const tt_named_modules *modules, const tt_tensor *x) {
     for (int64_t i = 0; i < modules->count; i++) {
         const tt__sharding *s = tt__sharding_of(modules->modules[i]);
@@ -57,8 +57,8 @@ static bool same_shape(const tt_shape *a, const tt_shape *b) {
 
 /* ---- loading ---- */
 
-/* This rank's part of `whole`, called `name`: a view in the open scope, or itself. What fits nowhere is left to
- * tt_module_load_state_dict(), which names it. */
+/* *part := this rank's part of `whole`, called `name`: a view in the open scope, or `whole` itself. Also of a tensor
+ * that doesn't fit; tt_module_load_state_dict() reports that. */
 static tt_status part_of(const char *who, const model_state *m, const char *name, tt_tensor *whole, tt_tensor **part) {
     *part = whole;
     tt_tensor *own = tt_named_tensors_find(m->parts, name);
@@ -106,12 +106,12 @@ tt_status tt_tp_load_state_dict(tt_module *module, const tt_named_tensors *full)
 
 /* ---- saving ---- */
 
-/* All ranks' parts, joined; `part` itself where it is whole. NULL: an error. */
+/* Join all ranks' parts; returns `part` itself if it is whole. NULL: an error. */
 static tt_tensor *join_shards(const char *who, tt_tensor *part, const division *d) {
     if (!d->group || tt_get_world_size(d->group) == 1)
         return part;
     int64_t n = tt_get_world_size(d->group);
-    /* The divided dimension goes to the front, where parts are joined. */
+    /* Parts are joined in dimension 0, so the divided dimension goes there. */
     tt_tensor *turned = tt_contiguous(tt_transpose(part, 0, d->dim));
     if (!turned)
         return NULL;
@@ -135,7 +135,7 @@ static tt_status put_whole(const char *who, const char *name, const tt_tensor *w
     return tt_copy(to, whole);
 }
 
-/* One after the other. What does not fit is told at the end, so that no other rank waits. */
+/* Join the entries one after the other. A failure is reported at the end, as the other ranks go on. */
 static tt_status save_joined(const char *who, const model_state *m, const tt_named_tensors *full) {
     tt_status status = TT_OK;
     char first[TT__ERROR_TEXT_SIZE] = "";

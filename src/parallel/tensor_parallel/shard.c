@@ -1,4 +1,4 @@
-/* Layers made of a part of the plain layer's parameters. */
+/* Makes a layer of this rank's part of a plain layer's parameters. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ tt_tensor *tt__shard_of(tt_tensor *x, int dim, int r, int n) {
     return tt_narrow(x, dim, own * r, own);
 }
 
-/* ---- the same on all ranks? ---- */
+/* ---- agreement ---- */
 
 /* Check that all ranks drew the same model. */
 static tt_status agree_on_values(const tt__sharded_layer *layer, tt_module *plain) {

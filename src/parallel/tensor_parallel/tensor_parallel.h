@@ -11,21 +11,21 @@ tt_status tt__tp_all_reduce(const char *who, tt_group *group, tt_tensor *x, tt_r
 /* How a layer's parameters are divided: the beginning of what tt_module_user() of each such layer points to. */
 typedef struct tt__sharding {
     tt_group *group;
-    int weight_dim;        /* along which "weight" is divided */
-    int bias_dim;          /* and "bias"; -1: it is whole on every rank */
+    int weight_dim;        /* the dimension in which "weight" is divided */
+    int bias_dim;          /* the same of "bias"; -1: it is whole on every rank */
     tt_tensor *weight;     /* borrowed from the module */
     tt_tensor *bias;       /* or NULL */
-    bool whole_on_outside; /* columns are gathered behind it, or scattered before */
+    bool whole_on_outside; /* it gathers its columns after, or scatters them before */
 } tt__sharding;
 
-/* .destroy of the classes of such layers, by which they are known. */
+/* .destroy of the classes of such layers, which identifies them. */
 void tt__sharded_destroy(tt_module *self);
 
 /* The sharding of a layer that is divided; NULL: it is none. */
 const tt__sharding *tt__sharding_of(const tt_module *module);
 
-/* Make a layer of this class out of a plain one, which goes: check that all ranks gave `text`, that n divides `divided`
- * (called `name`), and that all drew the same values; add this rank's parts as parameters. `make` makes the plain
+/* Make a layer of class `cls`: check that all ranks gave the same text and that n divides `divided` (called `name`);
+ * make a plain layer, by make(); check that all ranks drew the same values; take this rank's parts, and free the plain
  * layer. */
 typedef struct tt__sharded_layer {
     const char *who;
@@ -38,7 +38,7 @@ typedef struct tt__sharded_layer {
 } tt__sharded_layer;
 tt_module *tt__sharded_layer_make(const tt__sharded_layer *layer, const char *text);
 
-/* Rank r's part of x, of n: a view. */
+/* View rank r's part of x, which is divided among n. */
 tt_tensor *tt__shard_of(tt_tensor *x, int dim, int r, int n);
 
 #endif

@@ -1,9 +1,7 @@
-/* The inside of a sharded optimizer: slices of a DDP wrapper's parameters, and what the files of this folder do for
- * each other.
+/* A sharded optimizer: slices of a DDP wrapper's parameters, and what the files of this folder do for each other.
  *
- * For each bucket of the wrapper's reducer there is one of parameters, which lie in it as their gradients do in the
- * reducer's. Both divide into equal parts of whole cache lines, one a rank. A parameter's slice is what of it lies in
- * this rank's part.
+ * For each bucket of the wrapper's reducer there is a bucket of parameters with the same layout. Both divide into equal
+ * parts of whole cache lines, one a rank. A parameter's slice is its elements in this rank's part.
  *
  * The program makes an ordinary optimizer over the slices. What that needs of other ranks is tt__optim_shards
  * (optim/optimizer.h): before and after a step (zero_step.c), sums over slices, and the state of whole parameters
@@ -23,7 +21,7 @@ typedef struct tt__zero_bucket {
     void *grads;        /* in stage 2: the gradients of this rank's part, where the parameters lie; else NULL */
     int64_t part;       /* elements of a rank's part */
     tt_dtype dtype;
-    tt_work *work; /* the gathering of the parameters that is under way; or NULL */
+    tt_work *work; /* of the current gathering of parameters; or NULL */
 } tt__zero_bucket;
 
 typedef struct tt__zero_param {
@@ -44,48 +42,39 @@ typedef struct tt__zero {
     tt__ddp *ddp;    /* stages 1 and 2: the wrapper; NULL: it was freed, or got another group */
     tt__fs *fs;      /* stage 3: the sharded module; NULL: it was freed */
     bool hooked;     /* stage 2: the wrapper's communication hook is ours */
-    bool gives_back; /* stage 2: memory of reduced buckets */
+    bool gives_back; /* stage 2: give memory of reduced buckets back to the system */
     tt_optimizer *optimizer;
     tt__zero_bucket *buckets;
     size_t bucket_count;
     tt__zero_param *params;
     size_t count;
-    bool gathered;     /* the state as it stands was gathered */
+    bool gathered;     /* the current state was gathered */
     int gathered_to;   /* to this rank, or TT_ALL_RANKS */
-    tt_tensor **whole; /* where it was: by entry of the own state dict; held, or NULL */
+    tt_tensor **whole; /* the gathered state, by entry of this rank's state dict; held, or NULL */
     size_t whole_count;
     tt__dict dict; /* the last state dict */
 } tt__zero;
 
-/* zero_slices.c: what an optimizer's shards are, if it is one of ours; NULL and TT_ERR_INVALID: it is not. */
+/* zero_layout.c: the sharded optimizer behind `optimizer`. NULL, with TT_ERR_INVALID: it is none. */
 tt__zero *tt__zero_of(const char *who, const tt_optimizer *optimizer);
 extern const char tt__zero_kind[];
 
-/* zero_layout.c: plan where all lies, this rank alone; take the memory for it, collective; move the parameters into
- * buckets and make slices, alone again; move them back, and release all. */
+/* zero_layout.c: plan all places, this rank alone; take the memory, collective; move the parameters into buckets and
+ * make slices, this rank alone; move them back and release everything. */
 tt_status tt__zero_lay_out(tt__zero *z);
 tt_status tt__zero_allocate(tt__zero *z);
 tt_status tt__zero_make_slices(const tt__zero *z);
 void tt__zero_release(tt__zero *z);
 
-/* zero_sharded.c, stage 3: take a sharded module's slices as parameters; be told when they go, or no more; what comes
- * before a step, and after it. */
+/* zero_step.c, stage 3: take a sharded module's slices as parameters; be told when they go; be told no more. */
 tt_status tt__zero_lay_out_sharded(tt__zero *z);
 tt_status tt__zero_watch_sharded(tt__zero *z);
 void tt__zero_unwatch_sharded(tt__zero *z);
-tt_status tt__zero_begin_sharded(const tt__zero *z, const char *who);
-tt_status tt__zero_end_sharded(const tt__zero *z);
 
-/* zero_agree.c: have all ranks the same optimizer? `z->optimizer` NULL: this one has none. */
-tt_status tt__zero_agree(const tt__zero *z);
-
-/* Is every rank ready to make one? `own`: why this one isn't, its last error; the others are told. */
-tt_status tt__zero_agree_on_ready(tt_group *group, tt_status own);
-
-/* zero_grads.c: where the wrapper leaves the slice's part of the averages. */
+/* zero_grads.c: the place of the slice's averages in the wrapper. */
 void *tt__zero_averaged(const tt__zero *z, const tt__zero_param *p);
 
-/* Take gradients from the wrapper from now on / no more. */
+/* Take gradients from the wrapper from now on; no longer. */
 tt_status tt__zero_watch(tt__zero *z, tt_module *ddp);
 void tt__zero_unwatch(tt__zero *z);
 
@@ -103,8 +92,8 @@ void tt__zero_forget_state(tt__zero *z);
 /* Return the parameter whose slice this is; NULL: none. */
 const tt__zero_param *tt__zero_param_of(const tt__zero *z, const tt_tensor *slice);
 
-/* Return the parameter that `name` ("state.I.exp_avg") is state of, element by element; NULL: it is something else (an
- * option, a step). */
+/* Return the parameter whose state, element by element, is called `name` ("state.I.exp_avg"). NULL: it is another entry
+ * (an option, a step). */
 const tt__zero_param *tt__zero_state_of(const tt__zero *z, const char *name);
 
 #endif

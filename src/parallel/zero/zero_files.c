@@ -1,7 +1,7 @@
-/* Sharded checkpoints. Each rank writes a file: its slices of each entry of state, and which elements of which
- * parameters they are ("slices": (parameters, 3), number, first element, elements). Rank 0 then writes the file that is
- * asked for by name: what is alike on all ranks, how many files there are, and the save that they belong to, a number
- * that no other save has. A rank that loads reads all files, one at a time, and takes what its slices have of each. */
+/* Sharded checkpoints. Each rank writes a file with its slices of each entry of state, and with their places ("slices":
+ * (parameters, 3), the parameter's number, first element, elements). Rank 0 then writes the file of the given name,
+ * with the entries that are alike on all ranks, the number of files, and a number of its own for this save. A rank that
+ * loads reads all files, one at a time, and takes the elements of its slices. */
 #include "parallel/zero/zero.h"
 #include "reducer/text_agreement.h"
 
@@ -61,7 +61,7 @@ static const tt_named_tensors *as_tensors(const entry_list *list, tt_named_tenso
 
 /* ---- names and agreement ---- */
 
-/* "NAME-00001-of-00004.safetensors" for rank 0 of 4; the caller's. */
+/* *file := "NAME-00001-of-00004.safetensors" for rank 0 of 4, which the caller frees. */
 static tt_status file_of_rank(const char *who, const char *path, int rank, int world, char **file) {
     size_t length = strlen(path), end = sizeof suffix - 1;
     *file = NULL;
@@ -85,7 +85,7 @@ static int64_t number_of_parameters(const tt_optimizer *o) {
     return last->first + (int64_t)last->count;
 }
 
-/* Return which elements this rank has, (parameters, 3). */
+/* Return the places of this rank's slices, (parameters, 3). */
 static tt_tensor *list_slices(const tt__zero *z) {
     const tt_optimizer *o = z->optimizer;
     tt_tensor *list = tt_zeros(TT_SHAPE(number_of_parameters(o), SLICE_COLUMNS), TT_I64);
@@ -101,7 +101,7 @@ static tt_tensor *list_slices(const tt__zero *z) {
     return list;
 }
 
-/* The entries that are slices, or those that are not. */
+/* List the entries that are slices, or those that aren't. */
 static tt_status select_entries(const tt__zero *z, const tt_named_tensors *own, bool slices, entry_list *list) {
     for (int64_t i = 0; i < own->count; i++)
         if ((tt__zero_state_of(z, own->names[i]) != NULL) == slices)
@@ -128,7 +128,7 @@ static tt_status write_file(const tt__zero *z, const char *path, bool slices, in
     return status;
 }
 
-/* A number for this save, rank 0's. */
+/* *save := a number for this save, drawn by rank 0. */
 static tt_status number_save(const tt__zero *z, int64_t *save) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -144,7 +144,7 @@ static tt_status save_own_file(const tt__zero *z, const char *path, int64_t save
     return status;
 }
 
-/* `ready`: can this rank save? It tells the others. */
+/* `ready`: can this rank save? The others are told. */
 static tt_status save_sharded_files(const tt__zero *z, const char *path, tt_status ready) {
     int64_t save;
     tt_status numbered = number_save(z, &save);
@@ -167,7 +167,7 @@ tt_status tt_zero_save_sharded(tt_optimizer *optimizer, const char *path) {
 
 /* ---- loading ---- */
 
-/* A load under way. */
+/* The state of a load. */
 typedef struct sharded_load {
     const tt__zero *z;
     const char *path;
@@ -175,14 +175,14 @@ typedef struct sharded_load {
     int64_t world; /* files */
     entry_list entries;
     char **own_names; /* of the entries that are slices */
-    int64_t *end;     /* by entry: of the elements that files had of it so far, from the first on */
+    int64_t *end;     /* by entry: the end of the elements that files had so far */
 } sharded_load;
 
 static tt_status broken(const char *path, const char *what) {
     return tt__fail(TT_ERR_FORMAT, "%s: \"%s\" %s", sharded_load_name, path, what);
 }
 
-/* Open a file and read how many there are of its save. With `like`: is it of the same save? */
+/* Open a file, and read how many files its save has. With `like`, check that both are of the same save. */
 static tt_status open_sharded_file(const char *path, const tt_safetensors *like, int64_t *world,
                                    tt_safetensors **file) {
     TT__TRY(tt_safetensors_load(file, path));
@@ -213,7 +213,7 @@ static const int64_t *find_slice(const tt_tensor *slices, const char *name) {
     return NULL;
 }
 
-/* Find the place of an entry, made of zeros at its first mention. */
+/* Find the place of an entry; it is made, with zeros, when it first occurs. */
 static tt_status entry_place(sharded_load *load, const tt__zero_param *p, const char *name, tt_dtype dtype,
                              int64_t *place) {
     entry_list *list = &load->entries;
@@ -229,7 +229,7 @@ static tt_status entry_place(sharded_load *load, const tt__zero_param *p, const 
     return TT_OK;
 }
 
-/* Take what our slice has of x, elements from..from+n-1 of the parameter. */
+/* Copy the elements of x that are in this rank's slice. x has elements from..from+n-1 of the parameter. */
 static tt_status take_slice(sharded_load *load, const char *path, const char *name, const tt_tensor *x,
                             const int64_t *row) {
     const tt__zero_param *p = tt__zero_state_of(load->z, name);
@@ -282,7 +282,7 @@ static tt_status take_files(sharded_load *load) {
     return TT_OK;
 }
 
-/* Had the files all elements, of parameters of our sizes? */
+/* Check that the files had all elements of parameters of these sizes. */
 static tt_status check_covered(const sharded_load *load) {
     for (int64_t i = 0; i < load->entries.count; i++) {
         if (!load->own_names[i])
@@ -307,7 +307,7 @@ static tt_status load_sharded_parts(sharded_load *load) {
 }
 
 static tt_status load_sharded_files(sharded_load *load) {
-    /* no state but masters and what its options need: a bound for the entries that files may make */
+    /* a bound on the entries that files may have: masters, and the optimizer's slots */
     const int64_t room = number_of_parameters(load->z->optimizer) * (TT__OPTIM_SLOTS + 2);
     TT__TRY(open_sharded_file(load->path, NULL, &load->world, &load->common));
     const int64_t all = room + tt_safetensors_tensors(load->common)->count;

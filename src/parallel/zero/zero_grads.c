@@ -1,8 +1,8 @@
 /* Gradients of slices. In stage 1 they are views into the wrapper's buckets, which are averaged whole. In stage 2 a
  * communication hook reduces each bucket to its parts: a rank adds its own part to the gradients of its slices, and
- * gives the bucket's memory back to the system, until the next pass writes there. Reduced by the kernels that reduce
- * whole buckets, in the same order, gradients have the same bits. */
-#include "parallel/ddp/ddp_device.h"
+ * gives the bucket's memory back to the system until the next pass writes there. The kernels and the order of sums are
+ * those of whole buckets, so gradients have the same bits. */
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/zero/zero.h"
 
 #include <sys/mman.h>
@@ -31,7 +31,7 @@ void *tt__zero_averaged(const tt__zero *z, const tt__zero_param *p) {
     return (char *)tt__ddp_gradient_place(z->ddp, (size_t)(p - z->params)) + at;
 }
 
-/* Bring the slice's part of a bucket to the device. */
+/* Copy the slice's part of a bucket to the device. */
 static tt_status bring_part(const tt__zero *z, const tt_bucket *bucket, const tt__zero_param *p) {
     const size_t bytes = tt_dtype_size(bucket->dtype);
     const void *from = (const char *)bucket->data + (size_t)(p->offset + p->from) * bytes;
@@ -40,9 +40,9 @@ static tt_status bring_part(const tt__zero *z, const tt_bucket *bucket, const tt
                     : d->from_host(d, tt__zero_averaged(z, p), from, (size_t)p->n * bytes);
 }
 
-/* Add what the bucket has of the parameter to its slice's gradient. */
+/* Add the parameter's average in the bucket to its slice's gradient. */
 static tt_status take_grad(const tt__zero *z, const tt_bucket *bucket, const tt__zero_param *p) {
-    if (p->n && z->ddp->twins)
+    if (p->n && z->ddp->device.twins)
         TT__TRY(bring_part(z, bucket, p));
     tt_tensor *averaged =
         tt__tensor_borrow(scatter_site, z->device, tt__zero_averaged(z, p), TT_SHAPE(p->n), bucket->dtype);
@@ -61,16 +61,16 @@ static tt_status take_grads(const tt__zero *z, const tt_bucket *bucket) {
     return status;
 }
 
-/* Give the pages that lie wholly among the gradients back. They read as zeros from then on, if it can be done. */
+/* Give back the pages that have gradients only. If the system takes them, they read as zeros from then on. */
 static void give_pages_back(const tt_bucket *bucket, int64_t count) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)bucket->data,
                     end = begin + (uintptr_t)count * tt_dtype_size(bucket->dtype),
                     first = (begin + page - 1) & ~(page - 1), last = end & ~(page - 1);
-    if (last > first && madvise((void *)first, last - first, MADV_REMOVE)) /* memory that ranks share, or else */
+    if (last > first && madvise((void *)first, last - first, MADV_REMOVE)) /* shared memory; else private */
         madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
-/* Is there so much that giving memory back is worth the page faults of taking it again? */
+/* Are the buckets so large that giving memory back is worth the page faults? */
 static bool is_worth_giving_back(const tt__zero *z) {
     enum { LEAST = 16 << 20 };
     size_t bytes = 0;
@@ -115,7 +115,7 @@ static void zero_stepped(void *user) {
     }
 }
 
-/* The buckets go: gradients that lie there move to memory of their own. */
+/* The buckets are about to go: move gradients that lie there to memory of their own. */
 static void zero_detached(void *user) {
     tt__zero *z = user;
     for (size_t i = 0; i < z->count && z->stage == 1; i++)
@@ -128,13 +128,14 @@ static void zero_detached(void *user) {
 static const tt__ddp_watcher zero_watcher = {.stepped = zero_stepped, .detached = zero_detached},
                              zero_2_watcher = {.stepped = zero_stepped, .detached = zero_detached, .takes_all = true};
 
-/* ---- from when to when ---- */
+/* ---- beginning and end ---- */
 
 tt_status tt__zero_watch(tt__zero *z, tt_module *ddp) {
     if (z->stage > 1) {
         TT__TRY(tt_ddp_register_comm_hook(ddp, &zero_hook, z));
         z->hooked = true;
-        z->gives_back = tt__device_is_host(z->device) && is_worth_giving_back(z); /* pinned pages stay */
+        /* a device's are pinned, and can't be given back */
+        z->gives_back = tt__device_is_host(z->device) && is_worth_giving_back(z);
     }
     z->ddp->watcher = z->stage > 1 ? &zero_2_watcher : &zero_watcher;
     z->ddp->watcher_user = z;

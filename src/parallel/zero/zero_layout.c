@@ -1,13 +1,66 @@
-/* Where sharded parameters lie, and their slices. */
+/* Where the parameters of a sharded optimizer lie, and their slices. */
+#include "autograd/engine.h"
+#include "base/error.h"
+#include "base/saved_error.h"
+#include "comm/group.h"
 #include "parallel/zero/zero.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/engine.h"
-#include "base/saved_error.h"
+const char tt__zero_kind[] = "ZeRO";
 
-#include "comm/group.h"
+tt__zero *tt__zero_of(const char *who, const tt_optimizer *optimizer) {
+    if (!optimizer) {
+        tt__fail_argument("%s: the optimizer is NULL", who);
+        return NULL;
+    }
+    if (optimizer->shards && optimizer->shards->kind == tt__zero_kind)
+        return optimizer->shards_user;
+    return tt__fail_null(TT_ERR_INVALID, "%s: expected an optimizer that tt_zero_optimizer() made", who);
+}
+
+/* ---- entries of state ---- */
+
+/* Return the slice that has this number in the optimizer; NULL: none has. */
+static const tt_tensor *slice_number(const tt_optimizer *o, long long number) {
+    for (size_t g = 0; g < o->group_count; g++) {
+        const tt__optim_group *group = &o->groups[g];
+        if (number < group->first || number >= group->first + (long long)group->count)
+            continue;
+        const tt__optim_param *p = &group->params[number - group->first];
+        return p->low ? p->low : p->tensor;
+    }
+    return NULL;
+}
+
+const tt__zero_param *tt__zero_param_of(const tt__zero *z, const tt_tensor *slice) {
+    for (size_t i = 0; slice && i < z->count; i++)
+        if (z->params[i].slice == slice)
+            return &z->params[i];
+    return NULL;
+}
+
+const tt__zero_param *tt__zero_state_of(const tt__zero *z, const char *name) {
+    static const char prefix[] = "state.";
+    char *end;
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0)
+        return NULL;
+    const long long number = strtoll(name + sizeof prefix - 1, &end, 10);
+    if (end == name + sizeof prefix - 1 || *end != '.' || !strcmp(end, ".step"))
+        return NULL;
+    return tt__zero_param_of(z, slice_number(z->optimizer, number));
+}
+
+void tt__zero_forget_state(tt__zero *z) {
+    tt__dict_free(&z->dict);
+    for (size_t i = 0; i < z->whole_count; i++)
+        tt__tensor_disown(z->whole[i]);
+    free(z->whole);
+    z->whole = NULL;
+    z->whole_count = 0;
+    z->gathered = false;
+}
 
 static const char who[] = "tt_zero_optimizer";
 
@@ -35,7 +88,7 @@ static tt_status lay_out_buckets(tt__zero *z) {
     return TT_OK;
 }
 
-/* Find what of the parameter lies in this rank's part. */
+/* Find the elements of the parameter that lie in this rank's part. */
 static void cut(const tt__zero *z, tt__zero_param *p) {
     const int64_t part = z->buckets[p->bucket].part, begin = part * z->rank - p->offset, end = begin + part;
     p->from = begin < 0 ? 0 : begin > p->numel ? p->numel : begin;
@@ -113,7 +166,7 @@ static tt_status move_param(const tt__zero *z, tt__zero_param *p) {
     return TT_OK;
 }
 
-/* Where the gradient of the slice lies. */
+/* The place of the slice's gradient. */
 static void *grad_of_slice(const tt__zero *z, const tt__zero_param *p) {
     const tt__zero_bucket *b = &z->buckets[p->bucket];
     const int64_t at = p->n ? p->offset + p->from - b->part * z->rank : 0;
@@ -151,7 +204,7 @@ tt_status tt__zero_make_slices(const tt__zero *z) {
 
 /* ---- ending ---- */
 
-/* Give the parameter memory of its own, unless it has some. False: there is none, so it stays where it is. */
+/* Move the parameter to memory of its own, unless it has some. False: no memory; it stays. */
 static bool move_back(const tt__zero *z, tt__zero_param *p) {
     const tt__zero_bucket *b = &z->buckets[p->bucket];
     const void *values = p->moved ? at_element(b, p->offset) : NULL;
@@ -165,9 +218,9 @@ static bool release_params(tt__zero *z) {
     for (size_t i = 0; i < z->count; i++) {
         tt__zero_param *p = &z->params[i];
         moved = move_back(z, p) && moved;
-        if (p->moved) /* else it may be another optimizer's */
+        if (p->moved) /* another one may be another optimizer's */
             tt__leaf_set_part(p->whole, NULL);
-        if (z->stage > 2) /* the slices are the module's */
+        if (z->stage > 2) /* the module owns the slices */
             tt__tensor_unref(p->slice);
         else
             tt__tensor_disown(p->slice);
@@ -189,7 +242,7 @@ void tt__zero_release(tt__zero *z) {
             tt__carried_free(&z->buckets[i].values, z->group, "tt_optimizer_free");
         else
             tt_ignore(tt__carried_settle(&z->buckets[i].values));
-    if (z->group && moved) /* else parameters go on in its memory, which is kept for them */
+    if (z->group && moved) /* else parameters still lie in it, and the memory is kept */
         tt__group_let_go(z->group);
     free(z->params);
     free(z->buckets);

@@ -1,17 +1,102 @@
-/* Making and ending sharded optimizers, and what they are beside their state. */
-#include <stdlib.h>
-
+/* Makes and frees sharded optimizers: checks the wrapper and the options, compares them over the ranks, and has the
+ * program make its optimizer over the slices. */
 #include "base/args.h"
 #include "base/saved_error.h"
+#include "base/text/format.h"
 #include "optim/clipping/clip.h"
 #include "optim/mixed_precision/masters.h"
-#include "parallel/ddp/ddp_sparse.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/zero/zero.h"
 #include "reducer/text_agreement.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 static const char who[] = "tt_zero_optimizer";
 
-/* Is there a group, with whose ranks all else can be agreed on? */
+/* ---- what must be alike on the ranks: stage, class, groups, their options and parameters ---- */
+
+typedef struct text_list {
+    char **texts;
+    size_t count;
+    bool failed;
+} text_list;
+
+TT_PRINTF(2, 3) static void add_text(text_list *list, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (!list->failed)
+        list->failed = tt__vformat_new(&list->texts[list->count], format, args) < 0;
+    va_end(args);
+    list->count += !list->failed;
+}
+
+static void describe_group(const tt__zero *z, size_t g, text_list *list) {
+    const tt__optimizer_class *cls = z->optimizer->cls;
+    const tt__optim_group *group = &z->optimizer->groups[g];
+    for (int i = 0; i < cls->options; i++)
+        add_text(list, "\"%s\" %.17g in group %zu", cls->option_names[i], group->option[i], g);
+    for (size_t i = 0; i < group->count; i++) {
+        const tt__optim_param *p = &group->params[i];
+        add_text(list, "parameter %lld \"%s\" in group %zu", (long long)group->first + (long long)i,
+                 tt__zero_param_of(z, p->low ? p->low : p->tensor)->name, g);
+    }
+}
+
+static size_t text_room(const tt__zero *z) {
+    size_t room = 2;
+    for (size_t g = 0; z->optimizer && g < z->optimizer->group_count; g++)
+        room += (size_t)z->optimizer->cls->options + z->optimizer->groups[g].count;
+    return room;
+}
+
+static void describe_optimizer(const tt__zero *z, const char *failure, text_list *list) {
+    add_text(list, "stage %d", z->stage);
+    if (!z->optimizer) {
+        add_text(list, "no optimizer (%s)", failure);
+        return;
+    }
+    add_text(list, "%s with %zu groups", z->optimizer->cls->name, z->optimizer->group_count);
+    for (size_t g = 0; g < z->optimizer->group_count; g++)
+        describe_group(z, g, list);
+}
+
+/* Is every rank ready to make an optimizer? `own`: the error of this rank, its last error; the others are told. */
+static tt_status zero_agree_on_ready(tt_group *group, tt_status own) {
+    static const char failed[] = "failed: ";
+    char text[sizeof failed + TT__ERROR_TEXT_SIZE] = "ready";
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    if (own)
+        snprintf(text, sizeof text, "%s%s", failed, saved.text);
+    TT__TRY(tt__agree_on(group, who, (const char *const[]){text}, 1));
+    if (own)
+        tt__error_restore(&saved);
+    return own;
+}
+
+/* Compare the optimizer with the other ranks'. z->optimizer NULL: this rank failed to make one. */
+static tt_status zero_agree(const tt__zero *z) {
+    static const char no_memory[] = "no memory to compare with the other ranks";
+    tt__saved_error saved;
+    tt__error_save(&saved);
+    text_list list = {.texts = calloc(text_room(z), sizeof(char *))};
+    list.failed = !list.texts;
+    describe_optimizer(z, saved.text, &list);
+    tt_status status = list.failed ? tt__agree_on(z->group, who, (const char *const[]){no_memory}, 1)
+                                   : tt__agree_on(z->group, who, (const char *const *)list.texts, list.count);
+    if (!status && list.failed)
+        status = tt__fail(TT_ERR_MEMORY, "%s: %s", who, no_memory);
+    for (size_t i = 0; i < list.count; i++)
+        free(list.texts[i]);
+    free(list.texts);
+    if (!status && !z->optimizer)
+        tt__error_restore(&saved);
+    return status;
+}
+
+/* Check that the wrapper has a group, in which errors can be agreed on. */
 static tt_status check_wrapper(const tt__ddp *d) {
     if (!d)
         return tt__fail(TT_ERR_INVALID, "%s: expected a wrapper that tt_ddp() or tt_fully_shard() made", who);
@@ -41,15 +126,15 @@ static tt_status check_zero_args(const tt_zero_optimizer_args *a, const tt__ddp 
                         "stage 2 would not see: use stage 1",
                         who);
     TT__TRY(tt__ddp_refuse_sparse(who, d));
-    if (a->stage == 2 && d->hook)
+    if (a->stage == 2 && d->hook.table)
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "%s: the wrapper has the communication hook \"%s\", and stage 2 reduces buckets itself; use "
                         "stage 1, or register no hook",
-                        who, d->hook->name);
+                        who, d->hook.table->name);
     return TT_OK;
 }
 
-/* The same for a module whose parameters are spread already. */
+/* The same for a module of tt_fully_shard(). */
 static tt_status check_sharded_args(const tt_zero_optimizer_args *a, const tt__fs *fs) {
     if (fs->watcher)
         return tt__fail(TT_ERR_STATE, "%s: the wrapper has such an optimizer already; free that first", who);
@@ -141,12 +226,12 @@ static tt_status build_zero(tt__zero *z, const tt_zero_optimizer_args *a) {
     tt_status made = z->stage < 3 ? tt__zero_make_slices(z) : TT_OK;
     if (!made)
         made = make_optimizer(z, a);
-    TT__TRY(tt__zero_agree(z));
+    TT__TRY(zero_agree(z));
     TT__TRY(made);
     return z->stage < 3 ? tt__zero_watch(z, a->ddp) : tt__zero_watch_sharded(z);
 }
 
-/* What this rank can do alone. Of `d` and `fs` one is NULL. */
+/* The part that this rank does alone. One of `d` and `fs` is NULL. */
 static tt_status prepare_zero(tt__zero **made, const tt_zero_optimizer_args *a, tt__ddp *d, tt__fs *fs) {
     TT__TRY(d ? check_zero_args(a, d) : check_sharded_args(a, fs));
     tt_group *group = d ? d->group : fs->group;
@@ -164,7 +249,7 @@ static tt_status prepare_zero(tt__zero **made, const tt_zero_optimizer_args *a, 
     return d ? tt__zero_lay_out(z) : tt__zero_lay_out_sharded(z);
 }
 
-/* `optimizer`, which was made and has no shards yet, first: it watches the slices. */
+/* Free everything. The program's optimizer, which has no shards yet, goes first, as it watches the slices. */
 static tt_optimizer *give_zero_up(tt__zero *z) {
     if (!z)
         return NULL;
@@ -191,7 +276,7 @@ tt_optimizer *tt_zero_optimizer_with(const tt_zero_optimizer_args *args, size_t 
     tt_group *group = d ? d->group : fs->group;
     const tt__joint_call call = tt__joint_call_begin(group, who);
     tt_status status = prepare_zero(&z, &a, d, fs);
-    status = tt__zero_agree_on_ready(group, status);
+    status = zero_agree_on_ready(group, status);
     if (tt__joint_call_end(&call, status ? status : build_zero(z, &a)))
         return give_zero_up(z);
     z->optimizer->shards_user = z;

@@ -1,5 +1,5 @@
-/* The state of whole parameters: gathered from all ranks' slices, and cut into them. What is not state of elements
- * (steps, options) is alike on all ranks. */
+/* The state of whole parameters: gathered from all ranks' slices, and cut into slices. Other entries (steps, options)
+ * are alike on all ranks. */
 #include "parallel/zero/zero.h"
 #include "reducer/text_agreement.h"
 
@@ -14,7 +14,7 @@ static const char load_name[] = "tt_optimizer_load_state_dict";
 
 /* ---- gathering ---- */
 
-/* Count the elements of the parameter that rank r has, and how many come before them. */
+/* How many elements of the parameter rank r has; *from: how many come before. */
 static int64_t elements_of(const tt__zero *z, const tt__zero_param *p, int r, int64_t *from) {
     const int64_t part = z->buckets[p->bucket].part, begin = part * r - p->offset, end = begin + part;
     *from = begin < 0 ? 0 : begin > p->numel ? p->numel : begin;
@@ -87,7 +87,7 @@ tt_status tt_zero_consolidate(tt_optimizer *optimizer, int root) {
     if (!z)
         return tt_last_status();
     tt_status status = consolidate(z, root);
-    if (status == TT_ERR_MEMORY) /* of this rank, whose slices the others wait for */
+    if (status == TT_ERR_MEMORY) /* the others wait for this rank's slices */
         tt__abort_with_error(z->group);
     return status;
 }

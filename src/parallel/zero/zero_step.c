@@ -1,13 +1,75 @@
-/* The step of a sharded optimizer: every rank updates its slices, and takes the others'. */
+/* The step of a sharded optimizer: every rank updates its slices, and takes the others' updated slices. */
+#include "base/error.h"
+#include "base/saved_error.h"
+#include "comm/group.h"
 #include "parallel/zero/zero.h"
 #include "reducer/text_agreement.h"
 
-#include "base/saved_error.h"
-#include "comm/group.h"
-
 #include <stdlib.h>
+#include <string.h>
 
-/* What errors of collectives name, as they have no line of the program's. */
+static const char who[] = "tt_zero_optimizer";
+
+/* ---- stage 3: over the slices of a sharded module (fully_shard/), which owns the slices and their memory ---- */
+
+tt_status tt__zero_lay_out_sharded(tt__zero *z) {
+    const tt__fs *fs = z->fs;
+    tt__group_hold(z->group = fs->group);
+    z->buckets = calloc(fs->bucket_count, sizeof *z->buckets);
+    z->params = calloc(fs->count, sizeof *z->params);
+    if (!z->buckets || !z->params)
+        return tt__fail(TT_ERR_MEMORY, "%s: no memory for the slices", who);
+    for (; z->bucket_count < fs->bucket_count; z->bucket_count++)
+        z->buckets[z->bucket_count] =
+            (tt__zero_bucket){.part = fs->buckets[z->bucket_count].part, .dtype = fs->buckets[z->bucket_count].dtype};
+    for (size_t i = 0; i < fs->count; i++) {
+        const tt__fs_param *from = &fs->params[i];
+        if (!from->trains)
+            continue;
+        tt__zero_param *p = &z->params[z->count++];
+        *p = (tt__zero_param){.whole = tt__tensor_watch(from->whole),
+                              .slice = tt__tensor_ref(from->slice),
+                              .name = strdup(from->name),
+                              .bucket = from->bucket,
+                              .offset = from->offset,
+                              .numel = from->numel,
+                              .from = from->from,
+                              .n = from->n};
+        if (!p->name)
+            return tt__fail(TT_ERR_MEMORY, "%s: no memory for the slices", who);
+    }
+    return TT_OK;
+}
+
+static void sharded_detached(void *user) { ((tt__zero *)user)->fs = NULL; }
+
+static const tt__fs_watcher sharded_watcher = {.detached = sharded_detached};
+
+tt_status tt__zero_watch_sharded(tt__zero *z) {
+    z->fs->watcher = &sharded_watcher;
+    z->fs->watcher_user = z;
+    return TT_OK;
+}
+
+void tt__zero_unwatch_sharded(tt__zero *z) {
+    if (z->fs && z->fs->watcher_user == z)
+        z->fs->watcher = NULL;
+    z->fs = NULL;
+}
+
+static tt_status zero_begin_sharded(const tt__zero *z, const char *caller) {
+    if (!z->fs)
+        return tt__fail(TT_ERR_STATE,
+                        "%s: the wrapper whose parameters are spread was freed; make wrapper and optimizer anew",
+                        caller);
+    if (z->fs->broken || z->fs->gathered)
+        return tt__fail(TT_ERR_STATE, "%s: %s", caller,
+                        z->fs->broken ? "an earlier pass failed; free the wrapper"
+                                      : "the whole parameters are out: tt_fully_shard_scatter() first");
+    return tt__fs_settle(z->fs);
+}
+
+/* The call site that errors of collectives name. */
 static const char spread_site[] = "the gathering of updated parameters";
 static const char join_site[] = "adding up over slices";
 
@@ -26,7 +88,7 @@ static tt_status check_whole_place(const tt__zero *z, const tt__zero_param *p, c
 tt_status tt__zero_begin(void *user, const char *who) {
     tt__zero *z = user;
     if (z->stage > 2) {
-        TT__TRY(tt__zero_begin_sharded(z, who));
+        TT__TRY(zero_begin_sharded(z, who));
         tt__zero_forget_state(z);
         return TT_OK;
     }
@@ -72,7 +134,7 @@ tt_status tt__zero_end(void *user, const char *caller, tt_status own) {
     tt__zero *z = user;
     TT__TRY(tt__agree_on_success(z->group, caller, own));
     if (z->stage > 2)
-        return tt__zero_end_sharded(z);
+        return tt__fs_changed(z->fs);
     tt_status first = TT_OK;
     for (size_t i = 0; i < z->bucket_count && !first; i++)
         first = send_own_part(z, &z->buckets[i]);
@@ -89,7 +151,7 @@ tt_status tt__zero_end(void *user, const char *caller, tt_status own) {
     return first;
 }
 
-/* The same where the group's back end takes nothing of the host: in the order of ranks. */
+/* Reduce the values with a back end that takes nothing of the host: gather them, and add up in the order of ranks. */
 static tt_status join_words(const tt__zero *z, double *values, int64_t n, bool largest) {
     double *all = calloc((size_t)z->world * (size_t)n, sizeof *all);
     if (!all)
@@ -106,7 +168,7 @@ static tt_status join_words(const tt__zero *z, double *values, int64_t n, bool l
     return status;
 }
 
-/* Behind the values go how many ranks failed, and the number of the one. */
+/* values[n] becomes the number of ranks that failed; values[n + 1] the rank, if one did. */
 tt_status tt__zero_join(void *user, const char *caller, tt_status own, double *values, int64_t n, bool largest) {
     const tt__zero *z = user;
     double *failed = &values[n], *rank = &values[n + 1];

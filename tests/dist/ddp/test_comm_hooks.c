@@ -9,8 +9,7 @@
 #include <cmocka.h>
 
 #include "base/half.h"
-#include "parallel/hooks/hook_kernels.h"
-#include "parallel/hooks/numpy_draws.h"
+#include "parallel/hooks/comm_hook.h"
 #include "support/given_gradients.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "reducer/bucket.h"
+#include "reducer/reducer.h"
 #include "support/ranks.h"
 #include "support/reducer_trace.h"
 
