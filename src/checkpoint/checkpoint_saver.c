@@ -7,7 +7,6 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/process/threads.h"
-#include "base/saved_error.h"
 #include "checkpoint/entries.h"
 #include "checkpoint/progress_texts.h"
 #include "tensor/shape/shape.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/siphash.h"
+#include "base/hash.h"
 #include "checkpoint/torch_types.h"
 #include "tensor/core/tensor.h"
 

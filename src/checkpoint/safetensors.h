@@ -7,10 +7,10 @@
 #ifndef TT_CHECKPOINT_SAFETENSORS_H
 #define TT_CHECKPOINT_SAFETENSORS_H
 
+#include "base/text/plain_text.h"
+
 #include <jansson.h>
 #include <tutti/checkpoint.h>
-
-#include "base/text/printable.h"
 
 /* The reference reader's limit on N. */
 #define TT__SAFETENSORS_MAX_HEADER UINT64_C(100000000)

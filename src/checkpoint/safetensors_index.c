@@ -16,7 +16,6 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "base/problem_list.h"
 #include "base/text/json.h"
 #include "base/text/parse.h"
 #include "checkpoint/safetensors.h"

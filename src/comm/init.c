@@ -12,9 +12,7 @@
  * that fails says so in the store, so that the others need not wait for it. */
 #include "base/args.h"
 #include "base/error.h"
-#include "base/machine/clock.h"
 #include "base/machine/cpu.h"
-#include "base/saved_error.h"
 #include "base/setting.h"
 #include "comm/backend/plugin.h"
 #include "comm/backend/plugin_load.h"

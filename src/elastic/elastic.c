@@ -8,10 +8,9 @@
 #include "elastic/elastic.h"
 
 #include "base/args.h"
+#include "base/build.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/mutant.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/record/recovery.h"
 #include "comm/rendezvous/rendezvous.h"

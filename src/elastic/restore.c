@@ -6,9 +6,8 @@
  * received, so whoever is interrupted in here, by the loss of yet another rank, begins again in the next round. */
 #include "elastic/elastic.h"
 
+#include "base/build.h"
 #include "base/error.h"
-#include "base/mutant.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/record/recovery.h"
 #include "net/secure/secret.h"

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/process/cgroup.h"
+#include "base/process/limits.h"
 #include "launch/launcher_watchdog.h"
 #include "launch/local/children.h"
 #include "store/server/renewal.h"

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
-#include "base/process/cgroup.h"
+#include "base/process/limits.h"
 #include "launch/launcher_watchdog.h"
 
 #include <errno.h>

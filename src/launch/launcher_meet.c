@@ -2,7 +2,6 @@
 #include "launch/launcher_parts.h"
 
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "launch/cluster/election.h"
 
 enum { STORE_TIMEOUT_MS = 2000 };

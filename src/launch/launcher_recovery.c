@@ -6,9 +6,9 @@
  * is what is done and asked for it. */
 #include "launch/launcher_parts.h"
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/mutant.h"
 #include "net/job/recovery_words.h"
 
 #include <stdio.h>

@@ -2,8 +2,7 @@
 
 #include "base/error.h"
 #include "base/files/fd.h"
-#include "base/machine/clock.h"
-#include "base/process/fork_fds.h"
+#include "base/process/fork.h"
 #include "net/curl_load.h"
 
 #include <errno.h>

@@ -12,7 +12,6 @@
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "nn/batch_norm.h"
 #include "nn/module.h"
 #include "nn/which_replica.h"

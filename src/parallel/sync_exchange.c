@@ -2,7 +2,7 @@
  * takes that alone: of x on a device that is 2 C + 1 numbers, and in backward 2 C. */
 #include "parallel/sync_exchange.h"
 
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "comm/group.h"
 #include "reducer/text_agreement.h"
 #include "tensor/ops/ops.h"

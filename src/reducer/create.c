@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/args.h"
+#include "base/error.h"
 #include "base/quarantine.h"
-#include "base/saved_error.h"
 #include "reducer/reducer.h"
 #include "reducer/text_agreement.h"
 

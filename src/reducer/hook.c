@@ -2,7 +2,7 @@
 #include "reducer/reducer.h"
 
 #include "base/args.h"
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "reducer/text_agreement.h"
 
 #include <stdio.h>

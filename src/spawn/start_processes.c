@@ -1,7 +1,7 @@
 /* Starting is all or nothing: children wait for a word of the parent, who gives it when all are there. */
 #include "base/args.h"
 #include "base/files/fd.h"
-#include "base/machine/cores.h"
+#include "base/process/limits.h"
 #include "spawn/process_context.h"
 #include "spawn/spawned_child.h"
 

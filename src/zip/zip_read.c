@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/files/fd.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 
 /* ---- archives ---- */
 

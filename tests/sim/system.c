@@ -4,7 +4,7 @@
 #include "sim/verdict.h"
 #include "sim/world.h"
 
-#include "base/machine/ticks.h"
+#include "base/machine/clock.h"
 #include "base/process/threads.h"
 
 #include <signal.h>

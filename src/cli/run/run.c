@@ -1,7 +1,7 @@
 /* tutti run, tutti launch: start a program once per rank. torchrun's command line; the job itself is src/launch. */
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "base/machine/cores.h"
+#include "base/process/limits.h"
 #include "cli/cli.h"
 #include "cli/look/trace_write.h"
 #include "cli/run/run_bind.h"

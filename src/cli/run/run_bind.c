@@ -1,7 +1,6 @@
 #include "cli/run/run_bind.h"
 
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "cli/run/run_devices.h"
 #include "comm/shared/topology.h"
 

@@ -2,7 +2,7 @@
 #include "cli/run/run_job.h"
 
 #include "base/error.h"
-#include "base/machine/cores.h"
+#include "base/process/limits.h"
 #include "base/setting.h"
 #include "base/text/parse.h"
 #include "cli/cli.h"

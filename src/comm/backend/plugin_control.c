@@ -9,7 +9,6 @@
  * TT_BACKEND_CHECK=0, on all ranks, leaves it out. */
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/saved_error.h"
 #include "base/setting.h"
 #include "comm/backend/plugin.h"
 #include "comm/native/native.h"

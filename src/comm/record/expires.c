@@ -3,8 +3,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
-#include "base/process/fork_fds.h"
-#include "base/saved_error.h"
+#include "base/process/fork.h"
 #include "net/job/job_socket.h"
 #include "net/job/job_timers.h"
 

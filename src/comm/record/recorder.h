@@ -11,7 +11,7 @@
 #define TT_COMM_RECORD_RECORDER_H
 
 #include "base/export.h"
-#include "base/machine/ticks.h"
+#include "base/machine/clock.h"
 #include "net/job/recovery_words.h"
 
 #include <tutti/backend.h>

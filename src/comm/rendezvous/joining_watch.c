@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/saved_error.h"
 #include "comm/rendezvous/launcher_notes.h"
 
 #include <poll.h>

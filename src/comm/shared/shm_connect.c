@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
-#include "base/process/fork_fds.h"
+#include "base/process/fork.h"
 #include "comm/rendezvous/joining_watch.h"
 #include "comm/shared/process.h"
 #include "net/job/interrupt.h"

@@ -2,7 +2,7 @@
 #include "data/files/npy.h"
 
 #include "base/error.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "data/files/npz.h"
 
 #include "base/error.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Reading .npz files: zip archives of .npy records. */
 #include "base/error.h"
 #include "base/text/parse.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 #include "data/files/npy.h"
 #include "data/files/npz.h"
 #include "data/files/whole_file.h"

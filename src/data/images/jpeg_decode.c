@@ -3,7 +3,7 @@
 #include "data/images/image_load.h"
 
 #include "base/error.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 #include "data/images/image.h"
 
 #include <jerror.h>

@@ -2,7 +2,7 @@
 #ifndef TT_DATA_LOADER_H
 #define TT_DATA_LOADER_H
 
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "data/loader/batch.h"
 #include "data/loader/crew.h"
 #include "data/loader/reader.h"

@@ -1,9 +1,8 @@
 /* GPT-2's tokenizer from its two files: vocab.json, an object of tokens' texts and numbers, and merges.txt, a pair of
  * texts in each line, the first to be merged first. In these texts each byte stands as a character that can be seen. */
 #include "base/error.h"
-#include "base/problem_list.h"
 #include "base/text/json.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 #include "data/files/whole_file.h"
 #include "data/text/bpe.h"
 #include "data/text/gpt2_files.h"

@@ -1,8 +1,8 @@
 #include "launch/cluster/nodes.h"
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/files/fd.h"
-#include "base/mutant.h"
 #include "base/process/threads.h"
 #include "launch/cluster/blob.h"
 #include "launch/cluster/nodes_talk.h"

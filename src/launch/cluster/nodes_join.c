@@ -3,9 +3,9 @@
 #include "base/text/json.h"
 #include "launch/cluster/nodes_talk.h"
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/mutant.h"
 #include "net/net.h"
 #include "store/signed.h"
 

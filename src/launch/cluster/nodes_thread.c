@@ -2,9 +2,9 @@
  * launcher has an order. */
 #include "launch/cluster/nodes_talk.h"
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/mutant.h"
 #include "launch/cluster/blob.h"
 #include "store/server/renewal.h"
 #include "store/signed.h"

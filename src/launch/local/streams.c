@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
+#include "base/text/format.h"
 #include "base/text/plain_text.h"
-#include "base/text/short_text.h"
 #include "launch/local/pty.h"
 #include "launch/local/terminal.h"
 

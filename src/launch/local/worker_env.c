@@ -1,6 +1,6 @@
 #include "launch/local/worker_env.h"
 
-#include "base/machine/openmp_spins.h"
+#include "base/process/threads.h"
 #include "launch/local/file_timers.h"
 
 #include <stdio.h>

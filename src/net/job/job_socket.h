@@ -21,7 +21,7 @@
 #ifndef TT_NET_JOB_SOCKET_H
 #define TT_NET_JOB_SOCKET_H
 
-#include "base/machine/ticks.h"
+#include "base/machine/clock.h"
 
 #include <tutti/base.h>
 

@@ -7,8 +7,8 @@
 
 #include "autograd/node.h"
 #include "base/args.h"
+#include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/saved_error.h"
 #include "nn/module.h"
 #include "parallel/ddp/ddp_names.h"
 #include "parallel/ddp/ddp_shards.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "autograd/engine.h"
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "parallel/ddp/ddp_device.h"
 #include "parallel/ddp/ddp_names.h"
 #include "parallel/ddp/ddp_place.h"

@@ -8,8 +8,8 @@
 #include "parallel/ddp/ddp_device.h"
 
 #include "autograd/leaf.h"
+#include "base/error.h"
 #include "base/log.h"
-#include "base/saved_error.h"
 #include "parallel/carried.h"
 #include "parallel/ddp/ddp_names.h"
 #include "parallel/device_peers.h"

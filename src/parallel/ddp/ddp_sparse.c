@@ -2,7 +2,7 @@
 
 #include "autograd/sparse_grad.h"
 #include "base/args.h"
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "comm/group.h"
 #include "parallel/ddp/ddp_names.h"
 #include "tensor/core/tensor.h"

@@ -1,6 +1,6 @@
 /* What a hook must have alike on all ranks: a rank that is new, or was behind when another failed, takes it from the
  * one that has come furthest. */
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "comm/group.h"
 #include "parallel/hooks/comm_hook.h"
 

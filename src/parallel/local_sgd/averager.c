@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "parallel/local_sgd/averager.h"
 #include "tensor/core/named_tensors.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "optim/dict.h"
 #include "reducer/bucket.h"

@@ -1,7 +1,6 @@
 #include "parallel/pipeline/pipeline_channel.h"
 
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/native/peer_memory.h"
 #include "reducer/text_agreement.h"

@@ -2,7 +2,6 @@
  * a counterpart was given no data group it never comes; so the ranks of a pipeline look again and again, together,
  * whether everybody's counterparts have come or one has failed. */
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "parallel/pipeline/pipeline_own.h"
 #include "reducer/text_agreement.h"
 

@@ -1,6 +1,5 @@
 #include "autograd/leaf.h"
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "net/secure/secret.h"
 #include "parallel/rpc/dist.h"
 #include "parallel/rpc/training_functions.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "reducer/text_agreement.h"
 
 static const char who[] = "tt_zero_optimizer";

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "autograd/engine.h"
-#include "base/saved_error.h"
+#include "base/error.h"
 
 #include "comm/group.h"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/args.h"
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "optim/clipping/clip.h"
 #include "optim/mixed_precision/masters.h"
 #include "parallel/ddp/ddp_sparse.h"

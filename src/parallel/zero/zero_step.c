@@ -2,7 +2,7 @@
 #include "parallel/zero/zero.h"
 #include "reducer/text_agreement.h"
 
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "comm/group.h"
 
 #include <stdlib.h>

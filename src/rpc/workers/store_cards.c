@@ -2,7 +2,6 @@
 #include "rpc/workers/store_cards.h"
 
 #include "base/error.h"
-#include "base/saved_error.h"
 
 #include <inttypes.h>
 #include <stdio.h>

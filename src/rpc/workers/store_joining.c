@@ -2,7 +2,6 @@
  * are replaced. Whether a worker is lost is found out by connecting to it. */
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/saved_error.h"
 #include "rpc/workers/store_cards.h"
 
 #include <string.h>

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/saved_error.h"
 #include "net/job/interrupt.h"
 
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #include "base/files/planted.h"
 #include "base/machine/clock.h"
 #include "base/text/parse.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 #include "store/etcd/etcd_text.h"
 #include "store/etcd/json_scan.h"
 

@@ -1,7 +1,7 @@
 #include "store/etcd/etcd_server.h"
 
 #include "base/error.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 #include "store/etcd/json_scan.h"
 
 #include <stdio.h>

@@ -9,7 +9,6 @@
  * The marker is under a lease, so that nothing stays in etcd of stores whose processes were killed. */
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/saved_error.h"
 #include "net/secure/secret.h"
 #include "store/etcd/etcd_store.h"
 #include "store/etcd/etcd_text.h"

@@ -1,8 +1,8 @@
 #include "store/server/key_table.h"
 
+#include "base/build.h"
+#include "base/hash.h"
 #include "base/machine/clock.h"
-#include "base/mutant.h"
-#include "base/siphash.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "store/server/service.h"
 #include "store/server/waiters.h"
 
-#include "base/mutant.h"
+#include "base/build.h"
 
 #include <inttypes.h>
 #include <stdio.h>

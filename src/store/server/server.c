@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
-#include "base/process/cgroup.h"
+#include "base/process/limits.h"
 #include "base/process/threads.h"
 #include "base/quarantine.h"
 #include "store/server/connection.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/half.h"
+#include "base/dtype.h"
 #include "parallel/hooks/hook_kernels.h"
 #include "parallel/hooks/numpy_draws.h"
 #include "support/given_gradients.h"

@@ -1,5 +1,5 @@
 /* Tokenizers: GPT-2's tokens of all kinds of texts, texts that come back whatever their bytes, files that don't fit. */
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "data/text/gpt2_split.h"
 #include "data/text/unicode_classes.h"
 #include "support/own_folder.h"
