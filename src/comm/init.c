@@ -8,7 +8,7 @@
  *
  * No rank can hang in this. Every wait has the group's deadline. While a rank waits for cards, memory or links it looks
  * whether another rank has ended, has given up, or is stopped (rendezvous/joining_watch.h, launcher_notes.h,
- * stopped.h), and fails with that rank's name; a word of its launcher ends its waits, too (net/job/interrupt.h). A rank
+ * stopped.h), and fails with that rank's name; a word of its launcher ends its waits, too (net/net.h). A rank
  * that fails says so in the store, so that the others need not wait for it. */
 #include "base/args.h"
 #include "base/error.h"
@@ -23,7 +23,7 @@
 #include "comm/rendezvous/job_secret.h"
 #include "comm/rendezvous/launcher_notes.h"
 #include "comm/rendezvous/round.h"
-#include "net/secure/wire_choice.h"
+#include "net/secure/secret.h"
 #include "store/etcd/etcd_clear.h"
 
 #include <stdio.h>

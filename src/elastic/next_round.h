@@ -1,4 +1,4 @@
-/* The next round of the job, as this process's launcher tells it (net/job/recovery_words.h). */
+/* The next round of the job, as this process's launcher tells it (net/job/job_socket.h). */
 #ifndef TT_ELASTIC_NEXT_ROUND_H
 #define TT_ELASTIC_NEXT_ROUND_H
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/process/proc_state.h"
 #include "launch/launcher_watchdog.h"
-#include "net/job/recovery_words.h"
+#include "net/job/job_socket.h"
 #include "store/signed.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Workers that survive the loss of others (tutti/elastic.h); net/job/recovery_words.h has what they and the launcher
+/* Workers that survive the loss of others (tutti/elastic.h); net/job/job_socket.h has what they and the launcher
  * tell each other.
  *
  * Such workers are not told to end when one is lost, or when nodes come and go: they notice it, and wait for the next
@@ -9,7 +9,7 @@
 #include "base/build.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/job/recovery_words.h"
+#include "net/job/job_socket.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/job/interrupt.h"
 #include "net/net.h"
 #include "net/secure/seal.h"
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/text/parse.h"
 #include "comm/native/native.h"
-#include "net/secure/wire_choice.h"
+#include "net/secure/secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>

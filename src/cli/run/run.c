@@ -15,8 +15,7 @@
 #include "launch/job.h"
 #include "launch/local/program.h"
 #include "launch/local/worker_env.h"
-#include "net/secure/secret_memory.h"
-#include "net/secure/wire_choice.h"
+#include "net/secure/secret.h"
 
 #include <tutti/store.h>
 

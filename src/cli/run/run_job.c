@@ -9,7 +9,7 @@
 #include "cli/run/run_devices.h"
 #include "cli/run/run_watch.h"
 #include "launch/adapters/remote_node.h"
-#include "net/secure/wire_choice.h"
+#include "net/secure/secret.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 
 #include "base/export.h"
 #include "base/machine/clock.h"
-#include "net/job/recovery_words.h"
+#include "net/job/job_socket.h"
 
 #include <tutti/backend.h>
 

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/job/interrupt.h"
+#include "net/net.h"
 #include "net/secure/secret.h"
 #include "store/signed.h"
 

@@ -20,8 +20,8 @@
 #include "base/process/fork.h"
 #include "comm/rendezvous/joining_watch.h"
 #include "comm/shared/process.h"
-#include "net/job/interrupt.h"
 #include "net/local_socket.h"
+#include "net/net.h"
 
 #include <errno.h>
 #include <poll.h>

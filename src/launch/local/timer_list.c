@@ -4,7 +4,7 @@
 #include "base/machine/clock.h"
 #include "base/text/format.h"
 #include "base/text/plain_text.h"
-#include "net/job/job_timers.h"
+#include "net/job/job_socket.h"
 
 #include <signal.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/job/interrupt.h"
+#include "net/net.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -44,7 +44,7 @@ tt_status tt__store_client_read_i64(tt__store_client *client, int64_t *value, in
 tt_status tt__store_client_read_string(tt__store_client *client, tt_store_value *value, size_t max,
                                        int64_t deadline_ms);
 
-/* Read the one byte that ends a WAIT or BARRIER. On TT_ERR_TIMEOUT and TT_ERR_ABORTED (net/job/interrupt.h) in the 2.x
+/* Read the one byte that ends a WAIT or BARRIER. On TT_ERR_TIMEOUT and TT_ERR_ABORTED (net/net.h) in the 2.x
  * dialect the wait has been cancelled and the connection is still good; in the 1.13 dialect a late answer would look
  * like the next reply, so it is closed. */
 tt_status tt__store_client_read_stop_waiting(tt__store_client *client, int64_t deadline_ms);

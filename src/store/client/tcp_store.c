@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/quarantine.h"
-#include "net/job/interrupt.h"
+#include "net/net.h"
 #include "store/client/call_lock.h"
 #include "store/client/client.h"
 #include "store/store_ops.h"

@@ -6,7 +6,7 @@
 #define TT_STORE_ADMISSION_H
 
 #include "base/list.h"
-#include "net/refusals.h"
+#include "net/net.h"
 #include "net/stream.h"
 
 #include <tutti/store.h>
