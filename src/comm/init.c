@@ -24,7 +24,7 @@
 #include "comm/rendezvous/launcher_notes.h"
 #include "comm/rendezvous/round.h"
 #include "net/secure/secret.h"
-#include "store/etcd/etcd_clear.h"
+#include "store/etcd/etcd_lease.h"
 
 #include <stdio.h>
 #include <stdlib.h>

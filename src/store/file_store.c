@@ -15,8 +15,8 @@
 #include "base/files/planted.h"
 #include "base/machine/clock.h"
 #include "base/quarantine.h"
-#include "store/client/call_lock.h"
 #include "store/local_store.h"
+#include "store/store_ops.h"
 #include "store/wire.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/job/asking.h"
+#include "net/secure/munge.h"
 #include "net/secure/secret.h"
 
 #include <stdio.h>

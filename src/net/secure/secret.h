@@ -5,17 +5,21 @@
  * TT_SECRET is the secret itself; else TT_SECRET_FILE is a file that holds it (only its owner may be allowed to read
  * it; a line break at its end does not count). Both are set by hand. `tutti run` makes a secret for each job, 64
  * hexadecimal digits, and hands it, or the one that it was given, to its ranks in TT_SECRET_FD. Ranks
- * that srun starts on several hosts make one themselves (asking.h). */
+ * that srun starts on several hosts make one themselves (munge.h). */
 #ifndef TT_NET_SECRET_H
 #define TT_NET_SECRET_H
 
 #include "base/export.h"
 #include "net/secure/mac.h"
-#include "net/secure/munge.h"
 
 #include <tutti/base.h>
 
-enum { TT__SECRET_MIN = 16, TT__SECRET_MAX = 1024, TT__SECRET_MADE_SIZE = 65 /* with the NUL */ };
+enum {
+    TT__SECRET_MIN = 16, /* bytes of a secret's text */
+    TT__SECRET_MAX = 1024,
+    TT__SECRET_MADE_SIZE = 65, /* with the NUL */
+    TT__MUNGE_CREDENTIAL_MAX = 2048
+};
 
 /* Only the keys are kept. Zeroed = no secret. */
 typedef struct tt__secret {
@@ -53,8 +57,8 @@ TT__EXPORT tt_status tt__random_bytes(void *bytes, size_t size);
 
 /* ---- a secret that this process has found out: the last place at which tt__secret_load() looks ---- */
 
-/* Keep this text, instead of one kept before, and its credential (munge.h), or NULL. Rank 0 has one, which a store of
- * this process hands to ranks that ask (asking.h). */
+/* Keep this text, instead of one kept before, and its credential, or NULL. Rank 0 has one, which a store of this
+ * process hands to ranks that ask (munge.h). */
 void tt__secret_keep(const char text[TT__SECRET_MADE_SIZE], const char *credential);
 
 /* Return what is kept; "": nothing. */

@@ -5,7 +5,6 @@
 #include "base/machine/clock.h"
 #include "base/quarantine.h"
 #include "net/net.h"
-#include "store/client/call_lock.h"
 #include "store/client/client.h"
 #include "store/store_ops.h"
 

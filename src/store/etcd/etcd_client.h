@@ -4,7 +4,7 @@
 #define TT_STORE_ETCD_CLIENT_H
 
 #include "net/http.h"
-#include "store/etcd/etcd_server.h"
+#include "store/etcd/etcd_text.h"
 
 enum { TT__ETCD_MAX_SERVERS = 16 };
 

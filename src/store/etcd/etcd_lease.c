@@ -1,7 +1,6 @@
 #include "store/etcd/etcd_lease.h"
 
 #include "base/error.h"
-#include "store/etcd/etcd_clear.h"
 #include "store/etcd/etcd_store.h"
 #include "store/etcd/etcd_text.h"
 

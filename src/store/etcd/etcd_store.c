@@ -4,7 +4,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "store/etcd/etcd_clear.h"
+#include "store/etcd/etcd_lease.h"
 #include "store/etcd/etcd_text.h"
 #include "store/server/key_table.h"
 

@@ -3,12 +3,11 @@
  * A key lies in etcd below the store's prefix. Beside the keys each store that has written has one of its own, its
  * marker, whose name behind the prefix begins with a zero byte, so that it is no key: etcd_write.c.
  *
- * etcd_store.c has the table of operations; etcd_read.c, etcd_write.c and etcd_wait.c make etcd's requests of them;
+ * etcd_store.c has the table of operations; etcd_turn.c, etcd_write.c and etcd_wait.c make etcd's requests of them;
  * etcd_client.c sends these to a server that works. */
 #ifndef TT_STORE_ETCD_STORE_H
 #define TT_STORE_ETCD_STORE_H
 
-#include "store/client/call_lock.h"
 #include "store/etcd/etcd_client.h"
 #include "store/store_ops.h"
 
@@ -75,7 +74,7 @@ bool tt__etcd_key_of(const tt__etcd_store *store, const tt__etcd_kv *kv, tt__byt
 /* A kv's value, which is the caller's; a failure is the turn's. */
 void tt__etcd_value_of(tt__etcd_turn *turn, const tt__etcd_kv *kv, tt_store_value *value);
 
-/* ---- reading (etcd_read.c) */
+/* ---- reading (etcd_turn.c) */
 
 /* Look for keys, all at one revision or later (*revision); with or without their values. `found` sees each, in
  * order. */

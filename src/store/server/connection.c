@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/job/asking.h"
+#include "net/secure/munge.h"
 #include "store/server/renewal.h"
 
 #include <errno.h>
