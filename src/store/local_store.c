@@ -34,7 +34,7 @@ static call local_begin(tt_store *base, bool write) {
     return local_begin_for(base, write, ((tt__local_store *)base)->timeout_ms);
 }
 
-/* End the call; name a failure with the store's name and what was asked. */
+/* End the call; put the store's name and the call before a failure's text. */
 static tt_status local_end(call *c, const char *what, const char *key) {
     if (c->status && key)
         tt__fail_prefix("%s: %s \"%.200s\"", c->store->name, what, key);
@@ -111,7 +111,7 @@ static void fail_missing_keys(call *c, const char *const *keys, size_t n, int64_
     c->status = tt__fail(TT_ERR_TIMEOUT, "timed out after %" PRId64 " ms waiting for keys: %s", timeout_ms, missing);
 }
 
-/* Look for the keys after the clock: a key that has come counts even if the deadline has just passed. */
+/* Look for the keys after looking at the clock: a key that has come counts even if the deadline has just passed. */
 static void local_wait_for(call *c, const char *const *keys, size_t n, int64_t timeout_ms) {
     for (bool late = false; !c->status; late = !tt__left_ms(c->deadline_ms)) {
         if (all_there(c, keys, n))

@@ -27,7 +27,7 @@ void tt__store_client_close(tt__store_client *client) {
     tt__bytes_free(&client->out);
 }
 
-/* Close the connection, which is of no more use. */
+/* Close the connection, which can't be used any more. */
 static tt_status client_close_with(tt__store_client *client, tt_status status) {
     tt__store_client_close(client);
     return status;
@@ -192,7 +192,7 @@ static tt_status shake_hands(tt__store_client *client, int64_t deadline_ms) {
     return status;
 }
 
-/* Is this a 1.13 server? Asks it for something that harms nobody. */
+/* Is this a 1.13 server? The question that is sent changes nothing there. */
 static tt_status ask_older(tt__store_client *client, int64_t deadline_ms) {
     int64_t count;
     TT__TRY(tt__store_client_begin(client, TT__STORE_NUM_KEYS));
@@ -249,7 +249,7 @@ tt_status tt__store_client_open(tt__store_client *client, const char *host, int 
             return TT_OK;
         if (status != TT_ERR_NET || !tt__left_ms(deadline_ms))
             break;
-        /* a reset: the server is just ending, its successor perhaps just starting */
+        /* a reset: the server is ending, and its successor may be starting */
         nanosleep(&(struct timespec){.tv_nsec = RECONNECT_MS * 1000000L}, NULL);
     }
     char where[TT__NET_ENDPOINT_SIZE];

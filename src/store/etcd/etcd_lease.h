@@ -9,9 +9,6 @@
 
 #include <tutti/store.h>
 
-/* Is `store` tt_etcd_store()'s, not behind a prefix store? */
-bool tt__is_etcd_store(const tt_store *store);
-
 /* Delete all keys of an etcd store, those under its prefix, whoever set them: what an earlier job left. */
 tt_status tt__etcd_clear(tt_store *store);
 

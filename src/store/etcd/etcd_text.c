@@ -42,7 +42,7 @@ void tt__etcd_put_json_string(tt__bytes *out, const char *text) {
     tt__bytes_put(out, "\"", 1);
 }
 
-/* OpenSSL passes over white space at both ends, which makes its result shorter, and takes '=' for zeros anywhere. */
+/* OpenSSL skips white space at both ends, which makes its result shorter, and reads '=' as zeros anywhere. */
 bool tt__etcd_take_base64(tt__bytes *out, tt__span text) {
     size_t pads = 0;
     while (pads < 2 && pads < text.size && text.data[text.size - 1 - pads] == '=')

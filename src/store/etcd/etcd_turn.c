@@ -87,8 +87,8 @@ void tt__etcd_put_marker(tt__bytes *out, const tt__etcd_store *store) {
     put_whole_name(out, store, "\"key\":\"", zero_byte, span_of_text(store->marker.name));
 }
 
-/* The first name that no longer begins with these bytes: the last of them is one higher, those that can't be are left
- * out. */
+/* Append the first name after all that begin with these bytes: the last byte is increased by one; bytes 255 at the end
+ * are left out first. */
 void tt__etcd_put_end(tt__bytes *out, const tt__etcd_store *store, const char *prefix) {
     tt__bytes end = {0};
     tt__bytes_put(&end, store->prefix, store->prefix_size);
@@ -165,7 +165,7 @@ enum {
     SMALL_ANSWER = 64 * 1024
 };
 
-/* An answer's bytes for so many keys: base64 of what etcd's own limit allows, and its numbers. */
+/* Return the most bytes of an answer about `keys` keys: base64 of what etcd's own limit allows, and numbers. */
 static size_t answer_room(size_t keys, bool values) {
     return SMALL_ANSWER + keys * (KEY_ROOM + (values ? TT__ETCD_MAX_VALUE * 2 : 0));
 }

@@ -17,7 +17,7 @@ void tt__store_table_init(tt__store_table *table) {
         table->seed[0] = (uint64_t)tt__now_ns(); /* early in a boot: weaker, but never a wait */
 }
 
-/* Note what an entry has now, and what memory it takes. */
+/* Update the table's counts after an entry has changed. */
 static void entry_changed(tt__store_table *table, tt__store_entry *entry) {
     bool kept = entry->present || entry->queued;
     size_t bytes = sizeof *entry + entry->key_size + entry->value.capacity + entry->queue_bytes;
