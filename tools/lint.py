@@ -86,7 +86,7 @@ NAME_NO_PATH = set(
     "TT_LOG TT_ROUND TT_SECRET TT_SECRET_FD TT_SOCKET_IFNAME TT_SYMMETRIC_HEAP TT_TLS TT_WAIT_NOTICE TT_WIRE "
     "TUTTI_BENCH_RANK WORLD_SIZE".split())
 # Files that read variables of such names from a table.
-READ_BY_TABLE = {"src/base/machine/openmp_spins.h", "src/base/setting.c", "src/comm/backend/plugin_load.c",
+READ_BY_TABLE = {"src/base/process/threads.h", "src/base/setting.c", "src/comm/backend/plugin_load.c",
                  "src/comm/rendezvous/environment.c", "src/net/secure/secret.c"}
 
 # What each layer may include besides itself, without what those include in turn.

@@ -1,4 +1,5 @@
-/* tutti/tutti.h: everything. Programs that only move bytes include comm.h (and reducer.h) and link libtutti-comm. */
+/* tutti/tutti.h: all headers. Programs that only exchange buffers include comm.h (and reducer.h) and link
+ * libtutti-comm. */
 #ifndef TUTTI_TUTTI_H
 #define TUTTI_TUTTI_H
 

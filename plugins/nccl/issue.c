@@ -1,7 +1,7 @@
 /* One call of Tutti's, one call or group of NCCL's. */
 #include "plugin.h"
 
-#include "base/half.h"
+#include "base/dtype.h"
 
 /* The type that NCCL sums in place of Tutti's; false: none. */
 static bool summed_type(tt_dtype dtype, ncclDataType_t *type) {

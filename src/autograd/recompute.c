@@ -9,7 +9,7 @@
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "base/process/stack_room.h"
+#include "base/process/threads.h"
 #include "tensor/core/pool.h"
 #include "tensor/device/capture.h"
 #include "tensor/random/generator.h"

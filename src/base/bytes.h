@@ -1,4 +1,4 @@
-/* A growable run of bytes. When memory is out, it sets `failed` and stops growing, so a writer puts all its fields
+/* A growable array of bytes. When memory is out, it sets `failed` and stops growing, so a writer adds all its fields
  * and checks once. */
 #ifndef TT_BASE_BYTES_H
 #define TT_BASE_BYTES_H
@@ -30,7 +30,7 @@ TT__EXPORT void tt__bytes_put(tt__bytes *bytes, const void *data, size_t size);
 /* Drop the first `size` bytes. */
 void tt__bytes_consume(tt__bytes *bytes, size_t size);
 
-/* Empty it, and return memory beyond `keep` bytes, so that one large message does not stay resident. */
+/* Empty it, and release memory of more than `keep` bytes, so that one large message does not hold it for good. */
 void tt__bytes_clear(tt__bytes *bytes, size_t keep);
 
 /* Release the memory, which leaves it empty. */

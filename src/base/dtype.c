@@ -1,3 +1,4 @@
+/* What tutti/base.h says of itself and of types: the version, names and sizes. */
 #include "base/dtype.h"
 
 const unsigned char tt__dtype_sizes[TT__DTYPES] = {
@@ -15,4 +16,11 @@ const char *tt_dtype_name(tt_dtype dtype) { return (unsigned)dtype < TT__DTYPES 
 const char *tt_device_type_name(tt_device_type type) {
     static const char *const device_names[] = {[TT_DEVICE_CPU] = "cpu", [TT_DEVICE_CUDA] = "cuda"};
     return (unsigned)type < sizeof device_names / sizeof *device_names ? device_names[type] : "?";
+}
+
+#define STRING_(x) #x
+#define STRING(x) STRING_(x)
+
+const char *tt_version(void) {
+    return STRING(TT_VERSION_MAJOR) "." STRING(TT_VERSION_MINOR) "." STRING(TT_VERSION_PATCH);
 }

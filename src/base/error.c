@@ -1,8 +1,8 @@
 #include "base/error.h"
+
 #include "base/files/fd.h"
-#include "base/files/quiet_write.h"
+#include "base/text/format.h"
 #include "base/text/plain_text.h"
-#include "base/text/short_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,12 +19,14 @@ static _Thread_local struct {
     unsigned clearings;
     uint64_t count;
     bool alike;
-    bool reported; /* an error of this thread, since tt_clear_error() */
+    bool reported; /* the error file has an error of this thread, recorded since tt_clear_error() */
     char text[TT__ERROR_TEXT_SIZE];
 } last;
 
-/* What the error file for the launcher holds: nothing; a failure that another rank caused; this process's own failure;
- * or an error that tt_clear_error() has settled since. */
+static _Thread_local const tt__saved_error *reason; /* tt__error_save_reason(); NULL: none */
+
+/* What this process has put into the error file for the launcher: nothing; a failure that another rank caused; a
+ * failure of its own; or an error that tt_clear_error() has settled since. */
 static _Atomic enum { LEFT_NOTHING, LEFT_CONSEQUENCE, LEFT_CAUSE, LEFT_HANDLED } left;
 
 static const char *const status_names[] = {
@@ -64,8 +66,8 @@ void tt_clear_error(void) {
     tt__error_drop();
 }
 
-/* Record an error. Its text is formatted apart first, as arguments may point into the last error's. It may quote
- * anybody, and be cut anywhere. */
+/* Record an error. Arguments may point into the last error's text, so the new text is formatted elsewhere first. It may
+ * quote other processes' bytes, and be cut within a character. */
 static void record_error(tt_status status, const char *format, va_list args) {
     char text[TT__ERROR_TEXT_SIZE];
     tt__format_short(text, sizeof text, format, args);
@@ -133,8 +135,6 @@ tt_status tt__fail_alike(void) {
     return last.status;
 }
 
-bool tt__error_is_alike(void) { return last.status && last.alike; }
-
 uint64_t tt__error_count(void) { return last.count; }
 
 tt_status tt__fail_callback(uint64_t before, tt_status status, const char *format, ...) {
@@ -174,11 +174,12 @@ static void (*_Atomic report_taker)(const char *message, bool secondary);
 
 void tt__error_file_divert(void (*take)(const char *message, bool secondary)) { report_taker = take; }
 
-/* Does a report replace that which stands in the file? The last cause is what ended the process; what others did to it
- * in the meantime, or it found when it cleaned up after that, is not. */
+/* May a report replace the one in the file? Always, if tt_clear_error() has settled that one. Else only a failure of
+ * this process's own replaces an earlier one of its own: the newest is what ended it. Once others' failure is in the
+ * file, what this process finds while it ends because of them is no cause. */
 static bool replaces(bool secondary) { return left == LEFT_HANDLED || (!secondary && left != LEFT_CONSEQUENCE); }
 
-/* Write a whole file; one that is killed meanwhile leaves JSON at its beginning. */
+/* Replace the file's content. A process that is killed meanwhile leaves JSON at the beginning. */
 static bool rewrite(int fd, const char *text, size_t n) {
     return lseek(fd, 0, SEEK_SET) == 0 && tt__quiet_write(fd, text, n) == (ssize_t)n && ftruncate(fd, (off_t)n) == 0;
 }
@@ -198,10 +199,11 @@ void tt__error_file_write(const char *message, bool secondary) {
         snprintf(json, sizeof json,
                  "{\"message\": {\"message\": \"%s\", \"extraInfo\": {\"timestamp\": \"%lld\", \"secondary\": %s}}}\n",
                  escaped, (long long)time(NULL), secondary ? "true" : "false");
-    struct stat file; /* no link, nor FIFO, that another user has put there */
+    struct stat file;
     int fd = tt__fd(open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
     if (fd < 0)
         return;
+    /* another user may have put a link or a FIFO there */
     bool ours = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == geteuid() && file.st_nlink == 1;
     if (ours && (!file.st_size || replaces(secondary))) {
         if (!rewrite(fd, json, (size_t)n))
@@ -226,4 +228,61 @@ void tt_report(void) {
     char message[TT__ERROR_TEXT_SIZE + 64];
     snprintf(message, sizeof message, "%s: %s", tt_status_name(last.status), last.text);
     tt__error_file_write(message, last.status == TT_ERR_PEER);
+}
+
+void tt__error_save(tt__saved_error *saved) {
+    saved->status = last.status;
+    saved->alike = last.status && last.alike;
+    if (saved->status) /* which is rare: saving nothing is cheap */
+        snprintf(saved->text, sizeof saved->text, "%s", last.text);
+    tt__error_drop();
+}
+
+void tt__error_restore(const tt__saved_error *saved) {
+    if (saved->status)
+        tt__fail(saved->status, "%s", saved->text);
+    else
+        tt__error_drop();
+    if (saved->alike)
+        tt__fail_alike();
+}
+
+void tt__error_save_reason(tt__saved_error *saved) {
+    tt__error_save(saved);
+    saved->outer = reason;
+    if (!reason && saved->status)
+        reason = saved;
+}
+
+void tt__error_restore_reason(const tt__saved_error *saved) {
+    reason = saved->outer;
+    tt__error_restore(saved);
+}
+
+const char *tt__error_reason(tt_status *status) {
+    *status = reason ? reason->status : last.status;
+    return reason ? reason->text : last.text;
+}
+
+void tt__problem_add(tt__problem_list *list, tt_status status, const char *format, ...) {
+    size_t room = sizeof list->text - list->used;
+    va_list args;
+    va_start(args, format);
+    int n = snprintf(list->text + list->used, room, "%s", list->count ? "; " : "");
+    n += tt__vformat(list->text + list->used + n, room - (size_t)n, format, args);
+    va_end(args);
+    list->first = list->count++ ? list->first : status;
+    if ((size_t)n + sizeof "; " < room) { /* the next one's separator must fit, too */
+        list->used += (size_t)n;
+        list->shown++;
+    }
+    list->text[list->used] = 0;
+}
+
+tt_status tt__problems_report(const tt__problem_list *list, const char *who) {
+    if (list->count == 0)
+        return TT_OK;
+    if (list->shown < list->count)
+        return tt__fail(list->first, "%s: %s; and %zu more", who, list->text, list->count - list->shown);
+    return tt__fail(list->first, "%s: %s", who, list->text);
 }

@@ -1,61 +1,12 @@
-/* The thread's last error: how every layer records one. */
+/* The last error of each thread: how every layer records it, puts it aside for a while, and writes it for the launcher.
+ */
 #ifndef TT_BASE_ERROR_H
 #define TT_BASE_ERROR_H
 
 #include "base/export.h"
 #include "base/log.h"
 
-enum { TT__ERROR_TEXT_SIZE = 2048 };
-
-/* Record `status` with a formatted text and return `status`. Of longer texts something in the middle is left out,
- * with a mark. The text says what was expected, what came, and what to do. */
-TT__EXPORT tt_status tt__fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
-
-/* The same, for functions that return a pointer: `return tt__fail_null(TT_ERR_SHAPE, ...)`. */
-TT__EXPORT void *tt__fail_null(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
-
-/* Fail because NULL was given. If an error is recorded, it stays, and its status is returned: the call that could not
- * make the argument has usually said why. Else record TT_ERR_INVALID with the text. */
-TT__EXPORT tt_status tt__fail_argument(const char *format, ...) TT_PRINTF(1, 2);
-
-/* Put "PREFIX: " before the recorded text, for a caller that knows more (a path, a parameter's name). Returns the
- * recorded status. */
-TT__EXPORT tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);
-
-/* Write "; the last error before: TEXT" into `out`, for a text about what may be missing because that call failed; ""
- * if no error is recorded. If the recorded text quotes an error in this way, quote that one: the first cause. Returns
- * out. */
-TT__EXPORT const char *tt__error_quote(char *out, size_t size);
-
-/* Mark the recorded error as one that all ranks of the job find alike, before they could meet: tt_report() prints it in
- * rank 0 alone. Returns its status. */
-tt_status tt__fail_alike(void);
-bool tt__error_is_alike(void);
-
-/* Return how many errors this thread has recorded. */
-TT__EXPORT uint64_t tt__error_count(void);
-
-/* Record that a function of the program failed with `status`. If it recorded an error since tt__error_count() was
- * `before`, put "PREFIX: " before that text; else the text is the status's own. Returns `status`. */
-TT__EXPORT tt_status tt__fail_callback(uint64_t before, tt_status status, const char *format, ...) TT_PRINTF(3, 4);
-
-/* Record that a system call failed: append strerror(errnum). ENOMEM becomes TT_ERR_MEMORY. */
-TT__EXPORT tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) TT_PRINTF(3, 4);
-
-/* Have no last error, as before whatever was recorded. Unlike tt_clear_error(), which the program calls, it settles
- * nothing that was kept. */
-void tt__error_drop(void);
-
-/* Return how often this thread has called tt_clear_error(): errors kept from before the last time are settled. */
-TT__EXPORT unsigned tt__error_clearings(void);
-
-/* Write a torchelastic report to $TORCHELASTIC_ERROR_FILE if that is set and the file is missing or empty.
- * `secondary`: this process ends because another one did; launchers never report it as the first failure. Best effort,
- * never fails. */
-void tt__error_file_write(const char *message, bool secondary);
-
-/* From now on such reports of this process go to `take` instead, from any thread. For children that tt_spawn() made. */
-void tt__error_file_divert(void (*take)(const char *message, bool secondary));
+enum { TT__ERROR_TEXT_SIZE = 2048, TT__PROBLEM_TEXT_SIZE = 1600 };
 
 /* Return early from a function that returns tt_status. */
 #define TT__TRY(call)               \
@@ -64,5 +15,96 @@ void tt__error_file_divert(void (*take)(const char *message, bool secondary));
         if (tt_try_)                \
             return tt_try_;         \
     } while (0)
+
+/* Record `status` with a formatted text, and return `status`. A text that is too long loses something in its middle,
+ * where a mark says so. The text says what was expected, what came, and what to do. */
+TT__EXPORT tt_status tt__fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
+
+/* The same, for functions that return a pointer: `return tt__fail_null(TT_ERR_SHAPE, ...)`. */
+TT__EXPORT void *tt__fail_null(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
+
+/* Fail because NULL was given. A recorded error stays, and its status is returned: usually the call that could not make
+ * the argument has recorded it. If there is none, record TT_ERR_INVALID with the text. */
+TT__EXPORT tt_status tt__fail_argument(const char *format, ...) TT_PRINTF(1, 2);
+
+/* Put "PREFIX: " before the recorded text, for a caller that knows more (a path, a parameter's name). Returns the
+ * recorded status. */
+TT__EXPORT tt_status tt__fail_prefix(const char *format, ...) TT_PRINTF(1, 2);
+
+/* Record that a system call failed: append strerror(errnum). ENOMEM becomes TT_ERR_MEMORY. */
+TT__EXPORT tt_status tt__fail_errno(tt_status status, int errnum, const char *format, ...) TT_PRINTF(3, 4);
+
+/* Mark the recorded error as one that every rank of the job finds by itself, before the ranks meet: tt_report() prints
+ * it in rank 0 alone. Returns its status. */
+tt_status tt__fail_alike(void);
+
+/* Return how many errors this thread has recorded. */
+TT__EXPORT uint64_t tt__error_count(void);
+
+/* Record that a function of the program failed with `status`. If that function recorded an error, since
+ * tt__error_count() was `before`, put "PREFIX: " before its text; else before the status's own text. Returns
+ * `status`. */
+TT__EXPORT tt_status tt__fail_callback(uint64_t before, tt_status status, const char *format, ...) TT_PRINTF(3, 4);
+
+/* Write "; the last error before: TEXT" into `out`, for an error that the recorded one may have caused; "" if none is
+ * recorded. If the recorded text quotes another error in this way, quote that one: it came first. Returns out. */
+TT__EXPORT const char *tt__error_quote(char *out, size_t size);
+
+/* Forget the recorded error. tt_clear_error(), which the program calls, also settles errors that were kept elsewhere;
+ * this does not. */
+void tt__error_drop(void);
+
+/* Return how often this thread has called tt_clear_error(): errors that were kept before the last call are settled. */
+TT__EXPORT unsigned tt__error_clearings(void);
+
+/* ---- the last error, put aside while code runs that may record errors of its own ---- */
+
+typedef struct tt__saved_error {
+    tt_status status;
+    bool alike; /* tt__fail_alike() */
+    char text[TT__ERROR_TEXT_SIZE];
+    const struct tt__saved_error *outer; /* tt__error_save_reason() */
+} tt__saved_error;
+
+/* Save the last error and clear it. */
+TT__EXPORT void tt__error_save(tt__saved_error *saved);
+
+/* Make it the last error again, whatever was recorded since. */
+TT__EXPORT void tt__error_restore(const tt__saved_error *saved);
+
+/* The same pair around the release of something that other ranks take part in: in between, tt__error_reason() returns
+ * the saved error, and the other ranks are told it as the reason. Pairs may nest: the outermost error counts. */
+TT__EXPORT void tt__error_save_reason(tt__saved_error *saved);
+TT__EXPORT void tt__error_restore_reason(const tt__saved_error *saved);
+
+/* Return the error for which this thread releases something, or else its last error, with its status; "" and TT_OK:
+ * there is none. The text stays until this thread records an error or restores one. */
+const char *tt__error_reason(tt_status *status);
+
+/* ---- several problems in one error ---- */
+
+/* Zeroed = none. */
+typedef struct tt__problem_list {
+    tt_status first;     /* status of the first */
+    size_t count, shown; /* how many there are, and how many the text has room for */
+    size_t used;
+    char text[TT__PROBLEM_TEXT_SIZE];
+} tt__problem_list;
+
+TT__EXPORT void tt__problem_add(tt__problem_list *list, tt_status status, const char *format, ...) TT_PRINTF(3, 4);
+
+/* Record "WHO: first; second; and 3 more" and return the first one's status; TT_OK if there is none. */
+TT__EXPORT tt_status tt__problems_report(const tt__problem_list *list, const char *who);
+
+/* ---- the report for the launcher ---- */
+
+/* Write a report as torchelastic's to the file that $TORCHELASTIC_ERROR_FILE names, if it is set. A report that is
+ * there is replaced only by one that says more about why this process ends. `secondary`: this process ends because
+ * another one did; launchers never report that as the first failure. Never fails: a file that can't be written is
+ * logged. */
+void tt__error_file_write(const char *message, bool secondary);
+
+/* From now on, hand such reports of this process to `take` instead, from any thread. For children of tt_spawn(). */
+void tt__error_file_divert(void (*take)(const char *message, bool secondary));
 
 #endif

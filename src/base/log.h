@@ -7,17 +7,17 @@
 /* Log one line at `level`. */
 TT__EXPORT void tt__log(tt_log_level level, const char *format, ...) TT_PRINTF(2, 3);
 
-/* Is anything logged at `level`? A guard before texts that are costly to make. */
+/* Is anything logged at `level`? Asked before making a text that is costly. */
 bool tt__log_wanted(tt_log_level level);
 
 /* Write lines from `level` on to stderr, as "WHO: text", unless TT_LOG names another level. For commands, before their
  * first line; `who` is kept. */
 void tt__log_to_stderr(const char *who, tt_log_level level);
 
-/* Write those lines to `fd` from now on; it must not wait for its reader. For launchers, whose stderr can stall. */
+/* Write those lines to `fd` from now on, a descriptor that never blocks. For launchers, whose stderr may stall. */
 void tt__log_to_descriptor(int fd);
 
-/* Set this process's rank for tt_report() and log lines; -1 = none. Called by comm. */
+/* This process's rank, for tt_report() and log lines; -1: none. Set by comm. */
 void tt__set_report_rank(int rank);
 int tt__report_rank(void);
 

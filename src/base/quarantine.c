@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many objects, and how many bytes of them, wait before the oldest go. */
+/* How many objects, and how many bytes in all, are kept before the oldest are released. */
 enum { KEPT_OBJECTS = 1 << 18, KEPT_BYTES = 128 << 20 };
 
 static const uint64_t freed_mark = 0x8d1fb7c36a52e094;
@@ -20,7 +20,7 @@ typedef struct kept_object {
 } kept_object;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kept_object kept[KEPT_OBJECTS]; /* a ring: `count` of them before `next` */
+static kept_object kept[KEPT_OBJECTS]; /* a ring: the `kept_count` before `next_place` are in use */
 static size_t next_place, kept_count, kept_bytes;
 
 bool tt__is_debugging(void) {
@@ -33,7 +33,7 @@ bool tt__is_debugging(void) {
     return on;
 }
 
-/* Take the oldest out if the object leaves no room for it, under the lock. Its object is NULL: there is room. */
+/* Under the lock: if there is no room for `size` more bytes, take out the oldest; else return one without an object. */
 static kept_object take_oldest(size_t size) {
     kept_object oldest = {0};
     if (kept_count < KEPT_OBJECTS && (!kept_count || kept_bytes + size <= KEPT_BYTES))

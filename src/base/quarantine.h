@@ -1,5 +1,5 @@
-/* TT_DEBUG=1: memory of objects that were freed is kept for long instead of being used again, so that a second free is
- * an error and not a crash. Otherwise none of this costs anything. */
+/* TT_DEBUG=1: the memory of freed objects is kept for long instead of being used again, so that freeing an object twice
+ * is an error and no crash. Without it nothing here costs anything. */
 #ifndef TT_BASE_QUARANTINE_H
 #define TT_BASE_QUARANTINE_H
 
@@ -8,12 +8,12 @@
 /* Is TT_DEBUG set, and not to 0? */
 bool tt__is_debugging(void);
 
-/* Release the memory of an object that has ended: at once or, under TT_DEBUG=1, much later, its first 8 bytes marked
- * until then. `size`: its bytes, 8 or more. `release`: free(), or what gives the memory back to where it is from. */
+/* Release the memory of an object, by `release` (free(), say): at once or, under TT_DEBUG=1, much later, with a mark in
+ * its first 8 bytes meanwhile. `size`: its bytes, 8 or more. */
 TT__EXPORT void tt__quarantine(void *object, size_t size, void (*release)(void *));
 
-/* Begin a public free: was the object freed before? Then that is recorded, TT_ERR_STATE, and nothing may follow.
- * `who`: "tt_module_free". Always false for NULL and without TT_DEBUG=1. */
+/* Was the object freed before? If so, TT_ERR_STATE is recorded, and the caller, a public free, must return. `who`: its
+ * name, "tt_module_free". Always false for NULL and without TT_DEBUG=1. */
 TT__EXPORT bool tt__freed_before(const char *who, const void *object);
 
 #endif

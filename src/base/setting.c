@@ -1,7 +1,6 @@
 #include "base/setting.h"
 
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "base/text/parse.h"
 
 #include <stdatomic.h>
@@ -49,7 +48,7 @@ static tt_status read_switch(tt__setting_switch setting, bool *on) {
     return TT_OK;
 }
 
-/* Log the recorded error, once. */
+/* Log the recorded error, once for each setting. */
 static void warn_of_setting(_Atomic bool *warned) {
     if (!atomic_exchange(warned, true))
         tt__log(TT_LOG_WARNING, "%s; the default holds", tt_last_error());
@@ -85,4 +84,14 @@ tt_status tt__settings_check(void) {
     for (int i = 0; i < TT__SETTING_SWITCHES; i++)
         TT__TRY(read_switch((tt__setting_switch)i, &on));
     return TT_OK;
+}
+
+int64_t tt__wait_notice_ns(void) {
+    static _Atomic int64_t known = -1;
+    int64_t ns = atomic_load_explicit(&known, memory_order_relaxed);
+    if (ns >= 0)
+        return ns;
+    ns = (int64_t)(tt__setting_seconds(TT__WAIT_NOTICE) * 1e9);
+    atomic_store_explicit(&known, ns, memory_order_relaxed);
+    return ns;
 }

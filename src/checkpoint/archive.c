@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 
 /* Return a record's name without the folder that the archive's first record lies in; NULL: it is in another, or the
  * name would lead elsewhere if it were a path. */

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/process/threads.h"
-#include "base/saved_error.h"
 #include "checkpoint/entries.h"
 #include "data/loader/loader.h"
 #include "nn/module.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/text/utf8.h"
+#include "base/text/plain_text.h"
 #include "checkpoint/safetensors.h"
 #include "tensor/core/tensor.h"
 

@@ -7,12 +7,11 @@
 #ifndef TT_CHECKPOINT_SAFETENSORS_H
 #define TT_CHECKPOINT_SAFETENSORS_H
 
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 
 #include <tutti/checkpoint.h>
 
 #include <jansson.h>
-
 /* The reference reader's limit on N. */
 #define TT__SAFETENSORS_MAX_HEADER UINT64_C(100000000)
 

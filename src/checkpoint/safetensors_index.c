@@ -7,7 +7,6 @@
  * files beside others of the one before. */
 #include "base/args.h"
 #include "base/error.h"
-#include "base/problem_list.h"
 #include "base/text/json.h"
 #include "base/text/parse.h"
 #include "checkpoint/safetensors.h"

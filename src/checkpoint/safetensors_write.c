@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/text/json.h"
-#include "base/text/utf8.h"
+#include "base/text/plain_text.h"
 #include "checkpoint/safetensors.h"
 #include "tensor/core/named_tensors.h"
 #include "tensor/shape/host_copy.h"

@@ -2,7 +2,7 @@
  * the elements of their tensors. */
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/siphash.h"
+#include "base/hash.h"
 #include "checkpoint/torch_types.h"
 #include "checkpoint/value.h"
 #include "tensor/core/tensor.h"

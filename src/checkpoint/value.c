@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/text/format.h"
-#include "base/text/utf8.h"
+#include "base/text/plain_text.h"
 #include "checkpoint/safetensors.h"
 #include "tensor/core/tensor.h"
 

@@ -1,7 +1,6 @@
 #include "comm/callback.h"
 
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/in_callback.h"
 #include "comm/work.h"

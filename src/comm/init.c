@@ -8,13 +8,11 @@
  *
  * No rank can hang in this. Every wait has the group's deadline. While a rank waits for cards, memory or links it looks
  * whether another rank has ended, has given up, or is stopped (rendezvous/joining_watch.h, launcher_notes.h,
- * stopped.h), and fails with that rank's name; a word of its launcher ends its waits, too (net/job/interrupt.h). A rank
+ * stopped.h), and fails with that rank's name; a word of its launcher ends its waits, too (net/net.h). A rank
  * that fails says so in the store, so that the others need not wait for it. */
 #include "base/args.h"
 #include "base/error.h"
-#include "base/machine/clock.h"
 #include "base/machine/cpu.h"
-#include "base/saved_error.h"
 #include "base/setting.h"
 #include "comm/backend/plugin.h"
 #include "comm/backend/plugin_load.h"
@@ -25,8 +23,8 @@
 #include "comm/rendezvous/job_secret.h"
 #include "comm/rendezvous/launcher_notes.h"
 #include "comm/rendezvous/round.h"
-#include "net/secure/wire_choice.h"
-#include "store/etcd/etcd_clear.h"
+#include "net/secure/secret.h"
+#include "store/etcd/etcd_lease.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include "comm/work.h"
 
 #include "base/error.h"
-#include "base/machine/clock.h"
 #include "base/quarantine.h"
 #include "comm/group.h"
 #include "comm/op.h"

@@ -3,19 +3,18 @@
  * A rank whose call failed keeps its old world until its launcher tells it of the next round: its recorder shows what
  * it waits for. Then it lets go of all that stands on the group, leaves, and joins as another rank. Ranks of a round
  * meet under keys of that round (comm/rendezvous/round.h). While a rank joins, a word of its launcher interrupts its
- * waits (net/job/interrupt.h), because the rank that it waits for may be lost, too. restore.c then brings the ranks of
+ * waits (net/net.h), because the rank that it waits for may be lost, too. restore.c then brings the ranks of
  * the round to one state. */
 #include "elastic/elastic.h"
 
 #include "base/args.h"
+#include "base/build.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/mutant.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/record/recovery.h"
 #include "comm/rendezvous/rendezvous.h"
-#include "net/job/interrupt.h"
+#include "net/net.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/saved_error.h"
 #include "base/text/plain_text.h"
 
 #include <stdio.h>

@@ -6,10 +6,9 @@
  * begins again in the next round. */
 #include "elastic/elastic.h"
 
+#include "base/build.h"
 #include "base/error.h"
-#include "base/mutant.h"
 #include "base/random_bytes.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/record/recovery.h"
 #include "net/secure/secret.h"

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/files/fd.h"
-#include "base/process/fork_fds.h"
+#include "base/process/fork.h"
 #include "comm/record/recovery.h"
 
 #include <errno.h>

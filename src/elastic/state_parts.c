@@ -4,7 +4,6 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "base/saved_error.h"
 
 #include <stdlib.h>
 #include <string.h>

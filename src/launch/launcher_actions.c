@@ -1,12 +1,12 @@
 /* Carries out the machine's actions. */
+#include "base/build.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/mutant.h"
-#include "base/process/cgroup.h"
+#include "base/process/limits.h"
 #include "launch/launcher_parts.h"
 #include "launch/local/children.h"
 #include "launch/polling.h"
-#include "net/job/recovery_words.h"
+#include "net/job/job_socket.h"
 #include "store/server/renewal.h"
 
 #include <stdio.h>

@@ -3,10 +3,9 @@
 #include "base/error.h"
 #include "base/machine/host_name.h"
 #include "base/process/proc_state.h"
-#include "base/saved_error.h"
 #include "launch/cluster/election.h"
 #include "launch/launcher_parts.h"
-#include "net/job/recovery_words.h"
+#include "net/job/job_socket.h"
 #include "store/signed.h"
 
 #include <stdio.h>

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/proc_state.h"
-#include "base/struck.h"
 #include "launch/local/health.h"
 #include "launch/local/reading.h"
 #include "launch/local/worker_timers.h"

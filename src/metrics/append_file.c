@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/files/planted.h"
-#include "base/files/quiet_write.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Reading scalars from CSV: our own files, and tables with a column a series. */
 #include "base/error.h"
 #include "base/text/parse.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 #include "metrics/scalar_csv.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/text/utf8.h"
+#include "base/text/plain_text.h"
 #include "metrics/crc32c.h"
 #include "metrics/event_encode.h"
 

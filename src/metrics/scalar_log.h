@@ -2,7 +2,7 @@
 #ifndef TT_METRICS_SCALAR_LOG_H
 #define TT_METRICS_SCALAR_LOG_H
 
-#include "base/name_map.h"
+#include "base/hash.h"
 
 #include <tutti/base.h>
 

@@ -4,7 +4,7 @@
 #include "base/files/planted.h"
 #include "base/machine/clock.h"
 #include "base/machine/host_name.h"
-#include "base/text/utf8.h"
+#include "base/text/plain_text.h"
 #include "metrics/append_file.h"
 #include "metrics/event_encode.h"
 #include "metrics/scalar_csv.h"

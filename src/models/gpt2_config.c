@@ -2,7 +2,7 @@
  *
  *   {"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12,
  *    "activation_function": "gelu_new", "layer_norm_epsilon": 1e-05, "attn_pdrop": 0.1, ...} */
-#include "base/problem_list.h"
+#include "base/error.h"
 #include "base/text/json.h"
 #include "data/files/whole_file.h"
 #include "models/gpt2.h"

@@ -1,11 +1,9 @@
 /* Connecting with patience: the ranks of a job start in any order, so usually the other side does not listen yet. */
-#include "net/net.h"
-
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
-#include "net/job/interrupt.h"
+#include "net/net.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -20,7 +18,7 @@
  * thousands of ranks don't overload a late one. */
 enum { PAUSE_FIRST_MS = 1, PAUSE_LAST_MS = 64 };
 
-/* Deadlines are long, and a wrong address looks like a late server: warn after this time, and again and again. */
+/* Deadlines are long, and a wrong address looks like a late server: warn after the first time, and then repeatedly. */
 enum { WARN_AFTER_MS = 5000, WARN_EVERY_MS = 60000 };
 
 typedef struct waiting {
@@ -29,7 +27,7 @@ typedef struct waiting {
     int64_t start_ms, deadline_ms, warn_ms, every_ms;
     char why[160];    /* the last reason of failure */
     const char *step; /* the call that failed */
-    bool forbidden;   /* to this process */
+    bool forbidden;   /* this process may not make that call */
 } waiting;
 
 static void warn_if_due(waiting *w) {
@@ -44,8 +42,8 @@ static void warn_if_due(waiting *w) {
             (double)tt__left_ms(w->deadline_ms) / 1000);
 }
 
-/* Has the socket connected to itself? A port of the ephemeral range can, while nobody listens (TCP's simultaneous
- * open). */
+/* Has the socket connected to itself? That can happen with a port of the ephemeral range on which nobody listens (TCP's
+ * simultaneous open). */
 static bool connected_to_self(int fd) {
     struct sockaddr_storage here = {0}, there = {0};
     socklen_t here_size = sizeof here, there_size = sizeof there;
@@ -102,14 +100,14 @@ static int try_address(const struct addrinfo *a, waiting *w, int *out) {
     return 0;
 }
 
-/* Is the loopback interface down, as in a new network name space? Waiting won't help then. IPv4 also says EADDRNOTAVAIL
- * when all ports are taken, which passes. */
+/* Is the loopback interface down, as in a new network name space? Waiting won't help then. With IPv4, EADDRNOTAVAIL can
+ * also mean that all ports are taken, which passes. */
 static bool loopback_is_down(const struct addrinfo *a, int errnum) {
     return tt__net_is_loopback(a->ai_addr) &&
            (errnum == ENETUNREACH || (errnum == EADDRNOTAVAIL && a->ai_family == AF_INET6));
 }
 
-/* May this process not do that at all? Nobody at the other end changes it. */
+/* Does the system forbid this call? Then the other end can't change anything. */
 static bool is_forbidden(int errnum) { return errnum == EPERM || errnum == EACCES || errnum == ENOSYS; }
 
 /* Try all addresses of the host once. *hopeless: another round can't help. */
@@ -138,7 +136,7 @@ static bool try_host(waiting *w, int *fd, bool *hopeless) {
     return !errnum;
 }
 
-/* Try until the deadline. Success: *fd >= 0. *hopeless: it was given up before. */
+/* Try until the deadline. Success: *fd >= 0. *hopeless: given up earlier, because trying again can't help. */
 static tt_status try_until_deadline(waiting *w, int *fd, bool *hopeless) {
     *fd = -1;
     *hopeless = false;
@@ -181,18 +179,32 @@ tt_status tt__net_connect_warning(int *fd, const char *host, int port, int64_t d
                     where, (long long)(tt__now_ms() - start), w.why);
 }
 
-tt_status tt__net_probe(const char *host, int port, int64_t deadline_ms) {
-    waiting w = {
-        .host = host, .port = port, .start_ms = tt__now_ms(), .deadline_ms = deadline_ms, .warn_ms = INT64_MAX};
-    bool hopeless;
-    int fd;
-    TT__TRY(try_until_deadline(&w, &fd, &hopeless));
-    if (fd < 0)
-        return tt__fail(hopeless ? TT_ERR_NET : TT_ERR_TIMEOUT, "%s", *w.why ? w.why : "no answer");
-    close(fd);
-    return TT_OK;
-}
-
 tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms) {
     return tt__net_connect_warning(fd, host, port, deadline_ms, WARN_AFTER_MS, WARN_EVERY_MS);
+}
+
+/* ---- interrupts ---- */
+
+static _Thread_local struct {
+    bool set;
+    int held; /* how often it is suspended */
+    int fd;
+    const char *why;
+} interrupt;
+
+void tt__net_interrupt_by(int fd, const char *why) {
+    interrupt.set = fd >= 0;
+    interrupt.fd = fd;
+    interrupt.why = why;
+}
+
+void tt__net_interrupt_hold(bool hold) { interrupt.held += hold ? 1 : -1; }
+
+int tt__net_interrupt_fd(void) { return interrupt.set && !interrupt.held ? interrupt.fd : -1; }
+
+tt_status tt__net_interrupted(void) {
+    struct pollfd one = {.fd = tt__net_interrupt_fd(), .events = POLLIN};
+    if (one.fd < 0 || poll(&one, 1, 0) <= 0)
+        return TT_OK;
+    return tt__fail(TT_ERR_ABORTED, "%s", interrupt.why);
 }

@@ -10,10 +10,10 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static tt__curl functions;
-static char why_not_curl[512]; /* "": it is there */
+static char why_not_curl[512]; /* "": it was loaded */
 
-/* libcurl appends the keys of its connections to the file that SSLKEYLOGFILE names. With more rights than the caller
- * has that would be any file of ours. */
+/* libcurl appends the keys of its connections to the file that SSLKEYLOGFILE names. In a program with more rights than
+ * its caller, the caller could have any file of ours changed. */
 static void load_curl(void) {
     if (getauxval(AT_SECURE))
         unsetenv("SSLKEYLOGFILE");

@@ -1,4 +1,4 @@
-/* libcurl, loaded when it is first needed: it brings some forty libraries, for which no start should wait. */
+/* libcurl, loaded when it is first needed: it loads some forty libraries, and no start should wait for them. */
 #ifndef TT_NET_CURL_LOAD_H
 #define TT_NET_CURL_LOAD_H
 
@@ -7,7 +7,7 @@
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 
-/* The functions that are used. Types and constants come from its header. */
+/* The functions that are used. Types and constants come from libcurl's header. */
 #define TT__CURL_FUNCTIONS(X) \
     X(curl_easy_cleanup)      \
     X(curl_easy_getinfo)      \
@@ -25,8 +25,8 @@ typedef struct tt__curl {
 #undef TT__CURL_FIELD
 } tt__curl;
 
-/* Return its functions; NULL and TT_ERR_UNSUPPORTED where there is no libcurl. `who` begins the text: "downloads". From
- * any thread. */
+/* Return its functions; NULL and TT_ERR_UNSUPPORTED: there is no libcurl. `who` begins the error's text: "downloads".
+ * Thread-safe. */
 const tt__curl *tt__curl_get(const char *who);
 
 #endif

@@ -2,8 +2,7 @@
 
 #include "base/error.h"
 #include "base/files/fd.h"
-#include "base/machine/clock.h"
-#include "base/process/fork_fds.h"
+#include "base/process/fork.h"
 #include "net/curl_load.h"
 
 #include <errno.h>
@@ -24,12 +23,12 @@ struct tt__http {
     const tt__http_request *request;
     tt__http_answer *answer;
     size_t headers;
-    const char *excess; /* what there was too much of */
+    const char *excess; /* what exceeded its limit: "headers", "bytes"; NULL: nothing */
     bool stopped;
     char why[CURL_ERROR_SIZE];
 };
 
-/* ---- what libcurl calls */
+/* ---- what libcurl calls ---- */
 
 static size_t http_take_header(char *data, size_t one, size_t n, void *user) {
     tt__http *http = user;
@@ -75,7 +74,7 @@ static int http_close_socket(void *user, curl_socket_t fd) {
     return close(fd);
 }
 
-/* ---- options */
+/* ---- options ---- */
 
 #define SET(option, value) (lib->curl_easy_setopt(http->curl, option, value) == CURLE_OK)
 
@@ -98,7 +97,7 @@ static bool set_request_options(tt__http *http, const struct curl_slist *headers
     const tt__curl *lib = http->lib;
     const tt__http_request *request = http->request;
     long timeout = request->timeout_ms < INT32_MAX ? (long)request->timeout_ms : INT32_MAX;
-    timeout = timeout > 0 ? timeout : 1; /* 0 would be for ever */
+    timeout = timeout > 0 ? timeout : 1; /* 0 would mean no limit */
     bool kind = request->posts ? SET(CURLOPT_POST, 1L) && SET(CURLOPT_POSTFIELDS, request->body.data) &&
                                      SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.size)
                                : SET(CURLOPT_HTTPGET, 1L);
@@ -123,17 +122,17 @@ static bool make_headers(const tt__http *http, struct curl_slist **list) {
         if (!add_header(http, list, text))
             return false;
     }
-    /* Without "Expect:" a large body would wait for the server's leave. */
+    /* Without this header libcurl would send a large body only after the server has agreed to it. */
     return add_header(http, list, "Expect:") && add_header(http, list, "Content-Type: application/json");
 }
 
-/* ---- a request */
+/* ---- a request ---- */
 
 static CURLcode perform_quietly(const tt__http *http) {
     sigset_t pipe, before, pending;
     tt__fd_hold streams;
     sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE); /* OpenSSL writes with write(2) */
+    sigaddset(&pipe, SIGPIPE); /* OpenSSL writes with write(2), which raises it */
     sigpending(&pending);
     pthread_sigmask(SIG_BLOCK, &pipe, &before);
     tt__fd_hold_streams(&streams);

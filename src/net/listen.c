@@ -1,18 +1,20 @@
-#include "net/net.h"
-
 #include "base/error.h"
 #include "base/files/fd.h"
+#include "base/machine/clock.h"
+#include "base/text/format.h"
+#include "net/net.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* With port 0 the first address takes any free port; where a further address finds it taken, all start again. */
+/* With port 0 the first address gets any free port. If that port is taken at a further address, all start again. */
 enum { ANY_PORT_ATTEMPTS = 16 };
 
 static void set_port(struct sockaddr *address, int port) {
@@ -87,8 +89,8 @@ static tt_status fail_listen(int errnum, const char *host, int port) {
         where);
 }
 
-/* Is `host` this machine's own name, written into /etc/hosts as 127.0.1.1, as Debian and others do? Other machines
- * know it by a real address, so such a name is served on all addresses. */
+/* Is `host` this machine's own name, with a loopback address, as Debian and others write it into /etc/hosts? Other
+ * machines know it by a real address, so such a name is served on all addresses. */
 static bool is_own_name(const char *host, const struct addrinfo *list) {
     struct in6_addr number;
     if (!list || strstr(host, "localhost") || inet_pton(AF_INET, host, &number) == 1 ||
@@ -123,4 +125,41 @@ tt_status tt__net_listen(const char *host, int port, int *fds, size_t max, size_
     while (errnum == EADDRINUSE && port == 0 && ++attempt < ANY_PORT_ATTEMPTS);
     freeaddrinfo(list);
     return errnum ? fail_listen(errnum, host, port) : TT_OK;
+}
+
+/* ---- lines about refused connections ---- */
+
+enum { LINES = 10, WINDOW_MS = 10000 };
+
+void tt__refusals_flush_now(tt__refusals *refusals, const char *who) {
+    if (refusals->suppressed)
+        tt__log(TT_LOG_WARNING, "%s: refused %d more connections within %d s", who, refusals->suppressed,
+                WINDOW_MS / 1000);
+    refusals->lines = refusals->suppressed = 0;
+}
+
+void tt__refusals_flush(tt__refusals *refusals, const char *who) {
+    int64_t now_ms = tt__now_ms();
+    if (refusals->window_ms && now_ms - refusals->window_ms < WINDOW_MS)
+        return;
+    tt__refusals_flush_now(refusals, who);
+    refusals->window_ms = now_ms;
+}
+
+void tt__refusals_log(tt__refusals *refusals, const char *who, const char *format, ...) {
+    char text[512];
+    va_list args;
+    tt__refusals_flush(refusals, who);
+    if (refusals->lines++ >= LINES) {
+        refusals->suppressed++;
+        return;
+    }
+    va_start(args, format);
+    tt__vformat(text, sizeof text, format, args);
+    va_end(args);
+    tt__log(TT_LOG_WARNING, "%s: %s", who, text);
+}
+
+int64_t tt__refusals_next_ms(const tt__refusals *refusals) {
+    return refusals->suppressed ? refusals->window_ms + WINDOW_MS : -1;
 }

@@ -31,7 +31,7 @@ bool tt__local_peer_is_us(int socket) {
     return tt__local_peer_user(socket, &user) && user == geteuid();
 }
 
-/* Does an answer of sock_diag tell of this abstract name, and of no other user? Old kernels tell no user. */
+/* Does sock_diag's answer have this abstract name, and no other user? Old kernels tell no user. */
 static bool tells_of(const struct nlmsghdr *head, size_t size, const char *name, uid_t user) {
     bool named = false;
     for (size_t at = NLMSG_LENGTH(sizeof(struct unix_diag_msg)); at + sizeof(struct nlattr) <= size;) {
@@ -133,6 +133,6 @@ ssize_t tt__receive_packet(int socket, void *packet, size_t size, int flags, int
     *attached = n < 0 ? -1 : take_attached(&message);
     if (n < 0 || *attached >= 0 || !(message.msg_flags & MSG_CTRUNC))
         return n;
-    errno = EMFILE; /* a descriptor came for which there was no number */
+    errno = EMFILE; /* a descriptor came, but this process is at its limit */
     return -1;
 }

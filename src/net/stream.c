@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/job/interrupt.h"
 #include "net/net.h"
 #include "net/secure/seal.h"
 
@@ -119,7 +118,7 @@ tt_status tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_S
                : tt__fail(TT_ERR_AUTH, "TLS gives no key by which this connection could be told from others");
 }
 
-/* ---- waiting */
+/* ---- waiting ---- */
 
 static tt_status wait_until(const tt__stream *stream, tt__io wanted, int64_t deadline_ms) {
     struct pollfd p[2] = {{.fd = stream->fd, .events = wanted == TT__IO_WANT_READ ? POLLIN : POLLOUT},

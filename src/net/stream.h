@@ -1,15 +1,15 @@
-/* A stream of bytes over a connected socket, plain, sealed (seal.h) or encrypted with TLS 1.3. Nothing of OpenSSL's TLS
- * runs unless tt__tls_load() finds that it is asked for.
+/* A stream of bytes over a connected socket, plain, sealed (seal.h) or encrypted with TLS 1.3. OpenSSL's TLS is not
+ * touched unless tt__tls_load() finds that it is asked for.
  *
  * TT_TLS=1 asks for it. Each side knows the other by one of these:
  *
  *   the job secret       by default: its key is TLS's external PSK (RFC 8446, section 4.2.11), with an ephemeral key
  *                        exchange. No certificates are used.
  *   certificates         if TT_TLS_CERT, TT_TLS_KEY and TT_TLS_CA are set (PEM files): each side shows its own and
- *                        checks that the other's comes from that CA, which is to be the job's own: every holder of a
- *                        certificate from it belongs to the job. Names are not looked at.
+ *                        checks that the other's comes from that CA. The CA must be the job's own, because every
+ *                        holder of a certificate from it is trusted: names in certificates are ignored.
  *
- * A stream is not locked. The socket may block or not; the calls that never wait ask for that themselves. */
+ * A stream is not locked. The socket may be blocking or not: the calls that never wait don't depend on it. */
 #ifndef TT_NET_STREAM_H
 #define TT_NET_STREAM_H
 
@@ -22,8 +22,8 @@ typedef struct tt__stream {
     struct tt__seal *seal; /* NULL: not sealed */
 } tt__stream;
 
-/* Open a stream over `fd`, which it takes, also after a failure. tls: borrowed; NULL = plain. `server`: this side
- * listened. Moves no bytes. */
+/* Open a stream over `fd`, which is the stream's from now on, also after a failure. tls: borrowed; NULL = plain.
+ * `server`: this side listened. Moves no bytes. */
 tt_status tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server);
 
 /* Seal what is written and read from now on (seal.h), after a handshake that has proved a secret. */
@@ -38,33 +38,34 @@ tt__io tt__stream_begin(tt__stream *stream);
 /* Read up to `size` bytes; *got > 0 if done. */
 tt__io tt__stream_read(tt__stream *stream, void *data, size_t size, size_t *got);
 
-/* From now on the memory given to a read that moved nothing is left to the stream: a sealed one has perhaps put bytes
- * there that are not checked yet. The next read is to be given the same memory, unless tt__stream_let_go() has taken it
- * back. Without this, bytes of records that arrive in parts are copied twice more. */
+/* From now on a read that moved nothing keeps the memory that it was given: a sealed stream may have put bytes there
+ * that are not checked yet. The next read must be given the same memory, unless tt__stream_let_go() has taken it back.
+ * Without this, bytes of records that arrive in parts are copied two more times. */
 void tt__stream_borrow(tt__stream *stream);
 void tt__stream_let_go(tt__stream *stream);
 
-/* Write what fits of `n` pieces; *put > 0 if done, perhaps less than all. What an encrypted stream has taken may
- * still be on its way: call tt__stream_flush() until nothing is unsent. */
+/* Write what fits of `n` pieces; *put > 0 if done, perhaps less than all. An encrypted or sealed stream may still hold
+ * some of it: call tt__stream_flush() until nothing is unsent. */
 tt__io tt__stream_write(tt__stream *stream, const struct iovec *pieces, int n, size_t *put);
 
-/* Continue to send what was taken. TT__IO_DONE: nothing is unsent; TT__IO_WANT_WRITE: again when the socket can be
- * written to. */
+/* Send more of what the stream holds. TT__IO_DONE: nothing is unsent; TT__IO_WANT_WRITE: try again when the socket is
+ * writable. */
 tt__io tt__stream_flush(tt__stream *stream);
 bool tt__stream_unsent(const tt__stream *stream);
 
-/* Has an encrypted stream received more than was read? poll() knows nothing of it: read until TT__IO_WANT_READ
- * before waiting for the socket, or until nothing is pending. */
+/* Does the stream hold received bytes that were not read? poll() does not see them: before waiting for the socket, read
+ * until TT__IO_WANT_READ, or until nothing is pending. */
 bool tt__stream_pending(const tt__stream *stream);
 
-/* While on, reads take nothing more from the socket, so that what was received is soon read up. */
+/* While on, reads take nothing more from the socket: only what the stream holds is read. */
 void tt__stream_hold(tt__stream *stream, bool on);
 
 /* Get a number that both ends of this encrypted connection have and no other connection has (RFC 9266); zeros if
  * plain. */
 tt_status tt__stream_channel(const tt__stream *stream, uint8_t channel[TT__MAC_SIZE]);
 
-/* ---- waiting, until the deadline: TT_ERR_TIMEOUT, or as above; an end is TT_ERR_NET unless told otherwise */
+/* ---- calls that wait until the deadline. Errors: TT_ERR_TIMEOUT, and those of TT__IO_FAILED (io.h); the other side's
+ * end is TT_ERR_NET, unless told otherwise ---- */
 
 /* Do TLS's handshake, then ours (role->channel is filled in), and seal the stream if the role says so. *peer: the
  * other side's rank; `job`: the server's. Both may be NULL. */

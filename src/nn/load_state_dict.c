@@ -1,8 +1,7 @@
 /* Loading a state dict: all entries are checked before any is copied, and all that is wrong is told at once. */
 #include "base/args.h"
 #include "base/error.h"
-#include "base/name_map.h"
-#include "base/problem_list.h"
+#include "base/hash.h"
 #include "nn/module.h"
 
 #include <stdlib.h>

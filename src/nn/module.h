@@ -9,7 +9,7 @@
 #define TT_NN_MODULE_H
 
 #include "autograd/pointer_map.h"
-#include "base/name_map.h"
+#include "base/hash.h"
 #include "tensor/core/named_tensors.h"
 #include "tensor/core/tensor.h"
 

@@ -1,6 +1,6 @@
 /* State as named tensors, and back. */
 #include "base/error.h"
-#include "base/name_map.h"
+#include "base/hash.h"
 #include "optim/optimizer.h"
 #include "tensor/core/named_tensors.h"
 

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "reducer/text_agreement.h"
 

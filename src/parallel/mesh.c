@@ -7,7 +7,6 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "reducer/text_agreement.h"
 
 #include <tutti/mesh.h>

@@ -14,7 +14,6 @@
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "nn/batch_norm.h"
 #include "nn/module.h"

@@ -2,7 +2,7 @@
 #ifndef TT_PARALLEL_VALUE_HASH_H
 #define TT_PARALLEL_VALUE_HASH_H
 
-#include "base/fnv.h"
+#include "base/hash.h"
 
 #include <tutti/tensor.h>
 

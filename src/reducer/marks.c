@@ -3,8 +3,8 @@
  * Marks and notes are averaged as gradients are. */
 #include "reducer/reducer.h"
 
+#include "base/dtype.h"
 #include "base/error.h"
-#include "base/half.h"
 #include "comm/group.h"
 
 #include <stdlib.h>

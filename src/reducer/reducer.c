@@ -4,7 +4,6 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "reducer/text_agreement.h"
 

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/fnv.h"
-#include "base/saved_error.h"
+#include "base/hash.h"
 #include "comm/group.h"
 #include "comm/rankset.h"
 

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/in_callback.h"
 #include "rpc/calls/calling.h"

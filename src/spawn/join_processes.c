@@ -1,7 +1,7 @@
 /* Waiting for processes, and which of several failures is the cause. */
 #include "base/args.h"
 #include "base/machine/clock.h"
-#include "base/struck.h"
+#include "base/process/proc_state.h"
 #include "spawn/process_context.h"
 
 #include <inttypes.h>

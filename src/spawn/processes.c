@@ -8,7 +8,7 @@
 #include "base/args.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
-#include "base/machine/cores.h"
+#include "base/process/limits.h"
 
 #include <errno.h>
 #include <pthread.h>

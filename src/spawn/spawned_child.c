@@ -7,8 +7,8 @@
 #include "spawn/process_context.h"
 
 #include "base/machine/clock.h"
-#include "base/machine/cores.h"
-#include "base/process/new_process.h"
+#include "base/process/fork.h"
+#include "base/process/limits.h"
 #include "base/process/threads.h"
 #include "base/process/waits.h"
 

@@ -1,4 +1,4 @@
-/* A store whose calls are functions of the program's: tt_store_new(). */
+/* A store whose calls are functions of the program: tt_store_new(). */
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
@@ -100,7 +100,7 @@ static tt_status custom_list_keys(tt_store *store, char ***keys, size_t *n) {
     return custom_lacks(custom_of(store), "tt_store_list_keys");
 }
 
-/* Count arrivals under the key; who comes last says so under another. */
+/* Count arrivals under the key; the last one to come sets another key. */
 static tt_status custom_barrier(tt_store *store, const char *key, int64_t world_size, int64_t timeout_ms) {
     int64_t come = 0;
     size_t size = strlen(key) + sizeof "/open";

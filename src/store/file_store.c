@@ -13,13 +13,11 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/files/planted.h"
-#include "base/files/quiet_write.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
 #include "base/quarantine.h"
-#include "base/saved_error.h"
-#include "store/client/call_lock.h"
 #include "store/local_store.h"
+#include "store/store_ops.h"
 #include "store/wire.h"
 
 #include <errno.h>
@@ -76,7 +74,7 @@ static tt_status lock_file(file_store *f, int kind, int64_t deadline_ms) {
     return TT_OK;
 }
 
-/* Is the file that we opened still there? The last user of an earlier job may have removed it. */
+/* Has the file that we opened still its name? The last user of an earlier job may have removed it. */
 static bool is_still_there(const file_store *f) {
     struct stat ours, there;
     return !fstat(f->fd, &ours) && !lstat(f->path, &there) && ours.st_ino == there.st_ino &&
@@ -90,8 +88,8 @@ static void close_file(file_store *f) {
     forget_entries(f);
 }
 
-/* Refuse what somebody else may have put there for us to write into, as in /tmp: a link, another user's file, or no
- * file at all. */
+/* Refuse what another user may have put there, as in /tmp, so that we write into it: a link, that user's file, or
+ * something that is no file. */
 static tt_status check_owner(const file_store *f) {
     struct stat file;
     if (fstat(f->fd, &file))
@@ -180,7 +178,7 @@ static tt_status apply_all(file_store *f, tt__bytes *bytes) {
     return TT_OK;
 }
 
-/* Read records from where the table was left. *torn: the last record is not whole. */
+/* Read the records after those that the table has. *torn: the last record is not whole. */
 static tt_status catch_up(file_store *f, bool *torn) {
     tt__bytes bytes = {0};
     tt_status status = TT_OK;
@@ -239,9 +237,9 @@ static tt_status write_record(file_store *f, const char *front, tt__span key, tt
     return status;
 }
 
-/* ---- coming in and going out */
+/* ---- opening and closing */
 
-/* Check a file that was just opened and locked: only the records of a store are ever thrown away. */
+/* Check a file that was just opened and locked: only a store's records may be removed. */
 static tt_status take_part(file_store *f) {
     bool torn;
     if (!f->fresh)
@@ -350,7 +348,9 @@ static tt_status open_file_store(file_store *f, const tt_file_store_args *args) 
     if (!(f->path = malloc(size)))
         return tt__fail(TT_ERR_MEMORY, "tt_file_store: out of memory");
     memcpy(f->path, args->path, size);
-    char *leads_to; /* strangers' links on the way there are refused; one at its end, whose ever, open_file() refuses */
+    char *
+        /* strangers' links before the last name are refused here; any link at the last name, by open_file() */
+        leads_to;
     tt_status status = tt__follow_links(f->path, &leads_to);
     free(leads_to);
     if (!status)

@@ -1,6 +1,5 @@
 /* Stores whose keys lie in a table of this process: HashStore, and FileStore, whose table is a copy of its file. The
- * operations are the same; a medium says how the table is guarded, how a change becomes known to others, and how to
- * wait for theirs. */
+ * operations are the same. A medium guards the table, publishes changes to other users, and waits for theirs. */
 #ifndef TT_STORE_LOCAL_STORE_H
 #define TT_STORE_LOCAL_STORE_H
 
@@ -10,7 +9,8 @@
 typedef struct tt__local_store tt__local_store;
 
 typedef struct tt__medium {
-    /* Make the table the caller's alone, and up to date, until end(). Errors: TT_ERR_TIMEOUT and the medium's own. */
+    /* Lock the table for the caller until end(), and bring it up to date. Errors: TT_ERR_TIMEOUT and the medium's
+     * own. */
     tt_status (*begin)(tt__local_store *store, bool write, int64_t deadline_ms);
     void (*end)(tt__local_store *store);
     /* Publish a change before the table changes: key := value, or key is deleted (value NULL). */
@@ -29,7 +29,7 @@ struct tt__local_store {
     char name[320]; /* for errors: "hash store", "file store PATH" */
 };
 
-/* Fill in a zeroed store, all but its name; timeout_ms 0 = the default. */
+/* Fill in a zeroed store, except its name; timeout_ms 0 = the default. */
 void tt__local_store_init(tt__local_store *store, const tt__medium *medium, int64_t timeout_ms);
 /* Release a store's table. The medium's free() calls this, then frees the store. */
 void tt__local_store_fini(tt__local_store *store);

@@ -17,7 +17,7 @@ typedef struct prefix_store {
 
 static tt_store *inner_of(const tt_store *store) { return ((const prefix_store *)store)->inner; }
 
-/* "prefix/key", to be freed; NULL when memory is out. */
+/* Return "prefix/key", for the caller to free; NULL: no memory. */
 static char *join_key(const tt_store *store, const char *key) {
     const prefix_store *p = (const prefix_store *)store;
     size_t size = strlen(key) + 1;

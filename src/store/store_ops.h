@@ -1,7 +1,10 @@
-/* A store is a table of operations. include/tutti/store.h documents them; store_calls.c has checked the arguments (no
- * NULL, a timeout that is a number of ms) before an operation is called. */
+/* A store is a table of operations, which tutti/store.h documents. store_calls.c checks the arguments before it calls
+ * an operation: pointers are not NULL, and a timeout is a number of ms. */
 #ifndef TT_STORE_STORE_OPS_H
 #define TT_STORE_STORE_OPS_H
+
+#include "base/error.h"
+#include "base/process/threads.h"
 
 #include <tutti/store.h>
 
@@ -25,7 +28,7 @@ typedef struct tt__store_ops {
                            size_t n);
     tt_status (*list_keys)(tt_store *, char ***keys, size_t *n);
     tt_status (*barrier)(tt_store *, const char *key, int64_t world_size, int64_t timeout_ms);
-    const char *(*life)(const tt_store *, bool lasting); /* tt__store_life(); NULL: it has none */
+    const char *(*life)(const tt_store *, bool lasting); /* tt__store_life(); NULL: the store has none */
 } tt__store_ops;
 
 /* First member of every kind of store. */
@@ -33,8 +36,47 @@ struct tt_store {
     const tt__store_ops *ops;
 };
 
-/* Make the list that tt_store_list_keys() returns, in one block, of the `n` NUL-terminated strings that lie end to end
- * in `text`; NULL when memory is out. */
+/* Make the list that tt_store_list_keys() returns, in one block, from the `n` NUL-terminated strings that follow each
+ * other in `text`; NULL: no memory. */
 char **tt__store_key_list(const char *text, size_t text_size, size_t n);
+
+/* ---- a lock with a deadline, by which one call at a time uses a store: another thread's call may take long ---- */
+
+typedef struct tt__call_lock {
+    pthread_mutex_t mutex;
+    pthread_cond_t released;
+    bool taken;
+} tt__call_lock;
+
+static inline void tt__call_lock_init(tt__call_lock *lock) {
+    lock->taken = false;
+    pthread_mutex_init(&lock->mutex, NULL);
+    tt__cond_init(&lock->released);
+}
+
+static inline void tt__call_lock_destroy(tt__call_lock *lock) {
+    pthread_cond_destroy(&lock->released);
+    pthread_mutex_destroy(&lock->mutex);
+}
+
+/* Take the lock. TT_ERR_TIMEOUT: another call held it until the deadline. */
+static inline tt_status tt__call_lock_take(tt__call_lock *lock, int64_t deadline_ms) {
+    const struct timespec until = tt__timespec_ms(deadline_ms);
+    int errnum = 0;
+    pthread_mutex_lock(&lock->mutex);
+    while (lock->taken && !errnum)
+        errnum = pthread_cond_timedwait(&lock->released, &lock->mutex, &until);
+    bool free = !lock->taken;
+    lock->taken = true;
+    pthread_mutex_unlock(&lock->mutex);
+    return free ? TT_OK : tt__fail(TT_ERR_TIMEOUT, "another thread's call on this store took all the time");
+}
+
+static inline void tt__call_lock_release(tt__call_lock *lock) {
+    pthread_mutex_lock(&lock->mutex);
+    lock->taken = false;
+    pthread_cond_signal(&lock->released);
+    pthread_mutex_unlock(&lock->mutex);
+}
 
 #endif

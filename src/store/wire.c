@@ -50,7 +50,7 @@ tt__store_first tt__store_first_contact(const uint8_t *data, size_t size) {
         if (i == size)
             return TT__STORE_FIRST_MORE;
         if (data[i] != hello[i])
-            return TT__STORE_FIRST_TORCH_1_13; /* in which these five bytes would set a key of more than a gigabyte */
+            return TT__STORE_FIRST_TORCH_1_13; /* in 1.13 these five bytes would be a key of more than a gigabyte */
     }
     return TT__STORE_FIRST_TORCH_2;
 }

@@ -1,5 +1,5 @@
-/* TCPStore's wire: operations, their numbers in the two dialects, how fields are written, and how requests are read as
- * they arrive: from any cut of the byte stream to whole, checked requests. All functions here are pure.
+/* TCPStore's wire: operations, their numbers in the two dialects, how fields are written, and how whole, checked
+ * requests are read from bytes that arrive in any pieces. All functions here are pure.
  *
  * A request is one opcode byte and its fields, without framing; numbers are little-endian; a string is a u64 length and
  * its bytes. Replies carry no header. The 2.x dialect opens with VALIDATE and a magic number, the 1.13 dialect with its
@@ -55,7 +55,7 @@ tt__store_op tt__store_op_of(tt_store_dialect dialect, uint8_t opcode);
 #define TT__STORE_MAGIC UINT32_C(0x3C85F7CE)
 #define TT__STORE_MAX_COUNT ((uint64_t)131072)
 
-/* The counter of clients that came; the only key of PyTorch's without a leading slash. */
+/* The counter of clients that have connected; PyTorch's only key without a leading slash. */
 #define TT__STORE_INIT_KEY "init/"
 
 enum { TT__STORE_READY = 0, TT__STORE_NOT_READY = 1 };            /* replies to CHECK */
@@ -80,26 +80,27 @@ typedef enum tt__store_first {
 } tt__store_first;
 tt__store_first tt__store_first_contact(const uint8_t *data, size_t size);
 
-/* How far into a request the parser is. Zeroed = at its start. A request that comes in many pieces is walked once, not
- * once a piece. */
+/* How far the parser is in a request. Zeroed = at its start. A request that comes in many pieces is read once, not
+ * again with each piece. */
 typedef struct tt__store_parser {
     tt__store_op op;
-    uint64_t count;    /* how many times the repeated fields come; 1 where none are repeated */
-    uint64_t left;     /* of those, how many are not whole yet */
+    uint64_t count;    /* how many times the repeated fields come; 1: none are repeated */
+    uint64_t left;     /* how many of these are not whole yet */
     const char *field; /* the next field's letter; NULL before the fields */
     size_t pos;        /* where that field starts */
 } tt__store_parser;
 
 typedef enum tt__store_parsed { TT__STORE_MORE, TT__STORE_WHOLE, TT__STORE_BAD } tt__store_parsed;
 
-/* Continue with the request that starts at `data`, of which `size` bytes are there (at least those of the last call,
- * perhaps moved). TT__STORE_WHOLE: it is data[0 .. parser->pos); zero the parser for the next. TT__STORE_BAD: `why`
- * says which rule it breaks; lengths are checked as soon as they are known, so that a huge one is refused at once. */
+/* Continue with the request that starts at `data`, of which `size` bytes have come: those of the last call, perhaps at
+ * another address, and more. TT__STORE_WHOLE: it is data[0 .. parser->pos); zero the parser for the next request.
+ * TT__STORE_BAD: `why` says which rule it breaks. A length is checked as soon as it is known, so a huge one is refused
+ * at once. */
 enum { TT__STORE_WHY_SIZE = 320 };
 tt__store_parsed tt__store_parse(tt__store_parser *parser, tt_store_dialect dialect, const uint8_t *data, size_t size,
                                  char why[TT__STORE_WHY_SIZE]);
 
-/* The fields of a whole request, to be read in their order. */
+/* The fields of a whole request, which are read in their order. */
 typedef struct tt__store_fields {
     const uint8_t *at;
 } tt__store_fields;

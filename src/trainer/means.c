@@ -1,7 +1,7 @@
 #include "trainer/means.h"
 
 #include "base/error.h"
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "comm/group.h"
 
 #include <math.h>

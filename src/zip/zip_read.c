@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/files/fd.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

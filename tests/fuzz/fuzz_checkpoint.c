@@ -3,7 +3,7 @@
 #include <string.h>
 #include <tutti/tutti.h>
 
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "fuzz/folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,6 +1,5 @@
 /* Answers of etcd's gateway: JSON is read where it lies. Whatever is found must lie inside of the text, and what is
  * written in base64 must be read back as it was. */
-#include "store/etcd/etcd_server.h"
 #include "store/etcd/etcd_store.h"
 #include "store/etcd/etcd_text.h"
 #include "store/etcd/json_scan.h"

@@ -278,12 +278,12 @@ static void the_kernel_tells_by_proc_as_well(void **state) {
         assert_true(tt__net_peer_user(asking, fd, &user));
         assert_int_equal(user, STRANGER);
         user = 0;
-        assert_true(tt__net_peer_user_by_proc(fd, &user));
+        assert_true(tt__net_peer_user(-1, fd, &user));
         assert_int_equal(user, STRANGER);
         kill(pid, SIGKILL);
         assert_int_equal(end_of_process(pid), 128 + SIGKILL);
         assert_false(tt__net_peer_user(asking, fd, &user)); /* nobody has it open */
-        assert_false(tt__net_peer_user_by_proc(fd, &user));
+        assert_false(tt__net_peer_user(-1, fd, &user));
         close(fd);
         if (asking >= 0)
             close(asking);

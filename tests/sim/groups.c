@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "comm/group.h"
-#include "net/job/interrupt.h"
+#include "net/net.h"
 #include "sim/cluster.h"
 #include "sim/history.h"
 #include "sim/network.h"

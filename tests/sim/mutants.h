@@ -1,4 +1,4 @@
-/* The bugs that are planted in test_plants: base/mutant.h. */
+/* The bugs that are planted in test_plants: base/build.h. */
 #ifndef SIM_MUTANTS_H
 #define SIM_MUTANTS_H
 

@@ -5,8 +5,9 @@
 #include "sim/verdict.h"
 #include "sim/world.h"
 
+#include "base/machine/clock.h"
 #include "base/machine/host_name.h"
-#include "base/process/cgroup.h"
+#include "base/process/limits.h"
 #include "base/process/threads.h"
 #include "base/random_bytes.h"
 

@@ -5,7 +5,6 @@
 #define SIM_TRAINER_H
 
 #include "net/job/job_socket.h"
-#include "net/job/recovery_words.h"
 #include "sim/plan.h"
 #include "sim/world.h"
 

@@ -1,6 +1,6 @@
 #include "sim/world.h"
 
-#include "base/sanitizers.h"
+#include "base/build.h"
 #include "sim/verdict.h"
 
 #include <errno.h>

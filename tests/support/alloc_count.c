@@ -1,6 +1,6 @@
 #include "unit/alloc_count.h"
 
-#include "base/sanitizers.h"
+#include "base/build.h"
 
 #include <errno.h>
 #include <pthread.h>

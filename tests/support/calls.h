@@ -8,7 +8,7 @@
 
 #include "support/storm.h"
 
-#include "base/half.h"
+#include "base/dtype.h"
 
 #include <tutti/backend.h>
 

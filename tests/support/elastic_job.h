@@ -1,5 +1,5 @@
 /* A launcher for tests of recovery: it starts the workers of a job, reads the words in their flight recorders, and,
- * when ranks are lost, tells them the next round as net/job/recovery_words.h says, in which they are replaced, or
+ * when ranks are lost, tells them the next round as net/job/job_socket.h says, in which they are replaced, or
  * missing; or in which others join. It serves the job's store itself. The workers run this same program:
  * elastic_job_begin(), first in main(), turns to `worker`. */
 #ifndef TESTS_SUPPORT_ELASTIC_JOB_H
@@ -7,7 +7,6 @@
 
 #include "base/machine/clock.h"
 #include "net/job/job_socket.h"
-#include "net/job/recovery_words.h"
 #include "store/signed.h"
 #include "support/patience.h"
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_SUPPORT_ENGINES_H
 #define TESTS_SUPPORT_ENGINES_H
 
-#include "base/sanitizers.h"
+#include "base/build.h"
 #include "support/hosts.h"
 #include "support/ranks.h"
 

@@ -45,7 +45,7 @@ static void remove_if_stale(int directory, const char *entry) {
     close(fd);
 }
 
-/* Remove stale temporaries, as far as possible: what can't be read or removed keeps nobody from writing. */
+/* Remove the stale temporaries that can be read and removed; others don't prevent writing. */
 static void remove_stale(const char *directory, const char *name) {
     DIR *entries = opendir(directory);
     if (!entries)
@@ -56,13 +56,13 @@ static void remove_stale(const char *directory, const char *name) {
     closedir(entries);
 }
 
-/* ---- the temporaries that there are ---- */
+/* ---- the temporaries of this process ---- */
 
-/* Those that are being written, for tt__atomic_remove_temporaries(): without a lock, which a forked child could find
- * taken. More than there is room for are left where a signal ends the process. */
+/* Their names, for tt__atomic_remove_temporaries(). Without a lock, which a forked child could find taken. If there are
+ * more, a signal that ends the process leaves the others behind. */
 static _Atomic(char *) temporaries[64];
 
-/* Threads that are making one, which is not noted yet. */
+/* How many threads are making a temporary that is not noted yet. */
 static atomic_int making;
 
 enum { MAKING_MS = 1000 };
@@ -95,8 +95,8 @@ void tt__atomic_remove_temporaries(void) {
 
 /* ---- opening ---- */
 
-/* Create the temporary, lock it and note it; again if another writer took it for stale in between. On file systems
- * without locks nothing is ever removed. */
+/* Create the temporary, lock it and note it; again if another writer, which found it unlocked, has removed it. On file
+ * systems without locks stale temporaries stay. */
 static tt_status create_noted(tt__atomic_file *file, mode_t mode) {
     size_t size = strlen(file->path) + 48;
     file->temporary = malloc(size);
@@ -135,8 +135,8 @@ static void release_file(tt__atomic_file *file) {
     *file = (tt__atomic_file){.fd = -1};
 }
 
-/* Refuse to replace another user's file where the kernel lets its owner alone do that, which it would say at the
- * end; and where root would give what it writes to a stranger. */
+/* Refuse to replace another user's file in a sticky directory: there the kernel lets only the owner do that, which
+ * rename() would find out at the end; and root would hand the new file to a stranger. */
 static tt_status check_replaceable(const tt__atomic_file *file, const char *folder, const struct stat *old) {
     struct stat around;
     if (stat(folder, &around) || !(around.st_mode & S_ISVTX) || old->st_uid == geteuid())
@@ -162,13 +162,13 @@ static tt_status keep_mode(tt__atomic_file *file, const struct stat *old) {
                : tt__fail_errno(TT_ERR_IO, errno, "%s: can't give %s its mode", file->path, file->temporary);
 }
 
-/* Is the file another user's, who could have put it there for what we write to become his, or open to all? */
+/* Is the file another user's, who could have put it there so that the new file becomes his, or open to all? */
 static bool is_of_others(const char *folder, const struct stat *old) {
     struct stat around;
     return old->st_uid != geteuid() && old->st_uid != 0 && !stat(folder, &around) && tt__others_may_write(&around);
 }
 
-/* Take from the temporary, which is as any new file, what others can't do with the file that it replaces either. */
+/* Take from the temporary, which has the mode of any new file, the permissions that the old file lacks. */
 static tt_status lower_mode(tt__atomic_file *file, const struct stat *old) {
     struct stat made;
     return !fstat(file->fd, &made) && !fchmod(file->fd, made.st_mode & (0600 | (old->st_mode & 0777)))
@@ -176,7 +176,7 @@ static tt_status lower_mode(tt__atomic_file *file, const struct stat *old) {
                : tt__fail_errno(TT_ERR_IO, errno, "%s: can't give %s its mode", file->path, file->temporary);
 }
 
-/* Is it the file that this process's standard output or error goes to? What is printed would be lost with it. */
+/* Does this process's standard output or error go to this file? What is printed would be lost if it were replaced. */
 static bool is_standard_stream(const struct stat *file) {
     struct stat stream;
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
@@ -185,7 +185,7 @@ static bool is_standard_stream(const struct stat *file) {
     return false;
 }
 
-/* Open the temporary of a regular file, or of one that doesn't exist. */
+/* Open the temporary of a regular file; old NULL: of a file that doesn't exist. */
 static tt_status open_beside(tt__atomic_file *file, const struct stat *old) {
     const char *name;
     char *directory = tt__path_split(file->path, &name);
@@ -205,27 +205,27 @@ static tt_status open_beside(tt__atomic_file *file, const struct stat *old) {
     return status;
 }
 
-/* Devices such as /dev/null and terminals are written to, and stay what they are. */
+/* Open a device, such as /dev/null or a terminal, which is written to and stays. */
 static tt_status open_device(tt__atomic_file *file) {
     struct stat opened;
     file->fd = tt__fd(open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     if (file->fd < 0 || fstat(file->fd, &opened))
         return tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", file->path);
-    if (!S_ISCHR(opened.st_mode)) /* it was another thing a moment ago */
+    if (!S_ISCHR(opened.st_mode)) /* it has just been replaced */
         return tt__fail(TT_ERR_INVALID, "%s: expected a file, got %s", file->path, tt__kind_text(opened.st_mode));
     return fcntl(file->fd, F_SETFL, O_WRONLY) ? tt__fail_errno(TT_ERR_IO, errno, "%s: can't open it", file->path)
                                               : TT_OK;
 }
 
-/* Look at what is there now; *exists false: nothing is. */
+/* Look at what `path` leads to now; *exists false: nothing. */
 static tt_status look_at_old(const char *path, struct stat *old, bool *exists) {
     *exists = stat(path, old) == 0;
     return *exists || errno == ENOENT ? TT_OK : tt__fail_errno(TT_ERR_IO, errno, "%s", path);
 }
 
-/* Find the path that links lead to, and what is there. Links of /proc may lead to files that have lost their names,
- * which can't be replaced: the path that they show has another file, or none. So it is for a moment where another
- * process replaces the file, and then not twice. */
+/* Find the path that links lead to, and the file there. A link of /proc may lead to a file that has lost its name: then
+ * the path that the link shows has another file, or none, and the file can't be replaced. Where another process is
+ * replacing the file, both differ for a moment, too, hence several looks. */
 static tt_status find_written(const char *path, char **target, struct stat *old, bool *exists) {
     enum { LOOKS = 100 };
     struct stat found;
@@ -291,7 +291,7 @@ tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size)
     return TT_OK;
 }
 
-/* Sync the directory. File systems that can't say EINVAL; a rename is all they offer. */
+/* Sync the directory. File systems that can't return EINVAL; there the rename must do. */
 static tt_status sync_directory(const char *path) {
     const char *name;
     char *directory = tt__path_split(path, &name);

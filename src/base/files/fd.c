@@ -3,8 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 int tt__fd(int fd) {
@@ -26,7 +30,7 @@ int tt__sealed_memory(const char *name, size_t size) {
     return -1;
 }
 
-/* Memory in huge pages, which may be sealed as well, can lack a page when it is read. */
+/* Memory in huge pages can be sealed, too, but may lack a page when it is read: it is refused. */
 bool tt__is_sealed_memory(int fd) {
     struct statfs system;
     int seals = fcntl(fd, F_GET_SEALS);
@@ -49,4 +53,31 @@ void tt__fd_release(tt__fd_hold *hold) {
     for (int i = 0; i < 3; i++)
         if (hold->held[i] >= 0)
             close(hold->held[i]);
+}
+
+static int signal_of(int errnum) { return errnum == EPIPE ? SIGPIPE : errnum == EFBIG ? SIGXFSZ : 0; }
+
+/* Remove the signal that the failed write() has sent to this thread. */
+static void take_back_signal(int sig) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, sig);
+    while (sigtimedwait(&set, NULL, &(struct timespec){0}) < 0 && errno == EINTR)
+        ;
+}
+
+ssize_t tt__quiet_write(int fd, const void *bytes, size_t size) {
+    sigset_t held, before, pending;
+    sigemptyset(&held);
+    sigaddset(&held, SIGPIPE);
+    sigaddset(&held, SIGXFSZ);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &held, &before);
+    ssize_t n = write(fd, bytes, size);
+    int errnum = errno, sig = n < 0 ? signal_of(errnum) : 0;
+    if (sig && !sigismember(&pending, sig)) /* else the pending one is the program's, which blocks it */
+        take_back_signal(sig);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = errnum;
+    return n;
 }

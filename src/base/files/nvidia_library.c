@@ -1,4 +1,4 @@
-/* Only the C library is used here: shared objects that link nothing of Tutti's have this file, too. */
+/* Uses the C library alone: objects that link nothing else of Tutti's contain this file, too. */
 #include "base/files/nvidia_library.h"
 
 #include "base/files/trusted.h"
@@ -23,7 +23,7 @@ const tt__nvidia_library tt__nvidia_driver = {"NVIDIA's driver", {"libcuda.so.1"
 typedef struct search {
     const tt__nvidia_library *library;
     void *found;
-    char failed[512]; /* why a file that is there is not used */
+    char failed[512]; /* why a file that is there was skipped */
 } search;
 
 static void load_library(search *s, const char *path) {
@@ -33,7 +33,7 @@ static void load_library(search *s, const char *path) {
         snprintf(s->failed, sizeof s->failed, "; %s", said);
 }
 
-/* Its parts lie beside it, where it loads them by itself: /tmp itself, sticky as it is, is no folder for it. */
+/* Refuse a folder that everybody may write to, even a sticky one: the library loads its parts from there by itself. */
 static bool check_folder(const char *real, char *why, size_t size) {
     char folder[PATH_MAX];
     struct stat info;
@@ -45,7 +45,8 @@ static bool check_folder(const char *real, char *why, size_t size) {
     return good;
 }
 
-/* A variable may name a folder that is not there yet, below one where anybody could make it. */
+/* Try one file, if it is there and may be trusted: a variable may name a folder that did not exist, and that anybody
+ * could have made meanwhile. */
 static void try_file(search *s, const char *path) {
     char real[PATH_MAX], why[PATH_MAX + 256];
     if (s->found || access(path, F_OK))
@@ -56,7 +57,7 @@ static void try_file(search *s, const char *path) {
         snprintf(s->failed, sizeof s->failed, "; %.500s", why);
 }
 
-/* Try each of the library's files in a folder; a relative one depends on where the program happens to be. */
+/* Try each of the library's files in a folder, unless that is relative: it would depend on the working directory. */
 static void try_folder(search *s, const char *folder) {
     char path[PATH_MAX];
     for (size_t i = 0; i < 3 && s->library->files[i] && *folder == '/'; i++) {
@@ -85,7 +86,7 @@ static void try_below(search *s, const char *folder, const char *below) {
         try_folder(s, path);
 }
 
-/* Wheels for CUDA 13 share a folder, earlier ones have one each. */
+/* Try the wheels of an environment: those for CUDA 13 share a folder, earlier ones have one each. */
 static void try_wheels(search *s, const char *environment) {
     const char *const kinds[] = {"cu13", s->library->package};
     if (!environment || *environment != '/' || !s->library->package)

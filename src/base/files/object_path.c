@@ -1,7 +1,7 @@
 #include "base/files/object_path.h"
 
+#include "base/error.h"
 #include "base/files/trusted.h"
-#include "base/saved_error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #define TT__LIBDIR "lib"
 #endif
 
-/* Does a program that lies in `dir` (its first `n` letters) lie in a build tree, as build/tests/unit? */
+/* Is `dir` (its first `n` bytes) a folder of a build tree, such as build/tests/unit? */
 static bool is_build_tree(const char *dir, int n) {
     char path[PATH_MAX], real[PATH_MAX];
     int length = snprintf(path, sizeof path, "%.*s/../../CMakeCache.txt", n, dir);
@@ -61,4 +61,10 @@ bool tt__object_find(const char *file, char *path, size_t size) {
     }
     free(list);
     return found;
+}
+
+tt_status tt__trusted_file(const char *path, char real[PATH_MAX]) {
+    char why[PATH_MAX + 256];
+    tt_status status = tt__trust(path, real, why, sizeof why);
+    return status ? tt__fail(status, "%s", why) : TT_OK;
 }

@@ -38,19 +38,19 @@ bool tt__others_may_write(const struct stat *folder) {
            ((folder->st_mode & S_IWGRP) && !tt__is_group_of_one(folder->st_gid, folder->st_uid));
 }
 
-/* ---- links */
+/* ---- links ---- */
 
-/* May a link be followed? Where others may write, the last link of a path only if it is this user's or root's. On the
- * way there the folder's owner may have links, too, as the kernel's protected_symlinks has it. */
+/* May a link be followed? In a folder that others may write to, the last link of a path must be this user's or root's;
+ * a link before it may also be the folder's owner's, by the same rule as the kernel's protected_symlinks. */
 static bool may_follow_link(const struct stat *link, const struct stat *around, bool is_last) {
     if (link->st_uid == geteuid() || link->st_uid == 0 || (!is_last && link->st_uid == around->st_uid))
         return true;
     return !tt__others_may_write(around);
 }
 
-/* Read the text of what may be a symbolic link at `path`, in the folder `at`, to `to` (PATH_MAX). *is_link: it is one;
- * *there: there is something. A planted one is refused: it could lead root anywhere. The kernel's protected_symlinks,
- * which would see to that, may be off, doesn't look at what a group may write, nor where readlink() looks. */
+/* Look at `path`, in the folder `at`: is it a symbolic link, whose text goes to `to` (PATH_MAX), and is anything there?
+ * A planted link is refused: it could lead root anywhere. The kernel's protected_symlinks can't be relied on: it may be
+ * off, it ignores folders that a group may write to, and readlink() is not subject to it. */
 static tt_status read_link(const char *path, const char *at, bool is_last, char *to, bool *is_link, bool *there) {
     struct stat link, around;
     *is_link = false;
@@ -74,15 +74,15 @@ static tt_status read_link(const char *path, const char *at, bool is_last, char 
     return TT_OK;
 }
 
-/* Where a path leads: `at` has no links, `rest` is still to go. */
+/* A path that is being followed: `at` has no links, `rest` has not been looked at. */
 typedef struct way {
     char at[PATH_MAX], rest[2 * PATH_MAX];
-    char name[PATH_MAX], next[2 * PATH_MAX], to[PATH_MAX], after[2 * PATH_MAX]; /* of one name */
-    bool ends_in_link;                                                          /* the path's last name was one */
+    char name[PATH_MAX], next[2 * PATH_MAX], to[PATH_MAX], after[2 * PATH_MAX]; /* scratch, for one name */
+    bool ends_in_link;                                                          /* the path's last name was a link */
     int links;
 } way;
 
-/* Take the next name of the rest; "": there is none. */
+/* Take the next name off the rest; "": none is left. */
 static void take_name(way *w) {
     char *begin = w->rest + strspn(w->rest, "/");
     size_t n = strcspn(begin, "/");
@@ -90,7 +90,7 @@ static void take_name(way *w) {
     memmove(w->rest, begin + n, strlen(begin + n) + 1);
 }
 
-/* Go one name on; *more: there may be others. */
+/* Follow one name; *more: names may be left. */
 static tt_status follow_name(way *w, const char *path, bool *more) {
     enum { MOST = 40 }; /* as many as Linux follows */
     bool is_link, there;
@@ -148,13 +148,13 @@ tt_status tt__follow_links(const char *path, char **out) {
     return status;
 }
 
-/* The folder is there: is it a stranger's link? */
+/* Check that a folder that is there is no stranger's link. */
 static tt_status check_folder_link(const char *path) {
     char *leads_to = NULL, *bare = strdup(path);
     if (!bare)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for its name", path);
     for (size_t n = strlen(bare); n > 1 && bare[n - 1] == '/'; n--)
-        bare[n - 1] = '\0'; /* with it the kernel would follow the link before we see it */
+        bare[n - 1] = '\0'; /* a final "/" would make the kernel follow the link before we see it */
     tt_status status = tt__follow_links(bare, &leads_to);
     free(leads_to);
     free(bare);
@@ -190,7 +190,8 @@ tt_status tt__make_folders(const char *path) {
 
 int tt__open_to_append(const char *path, bool only_new) {
     int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK, fd = -1;
-    /* With O_CREAT alone the kernel's protected_regular and protected_fifos would refuse what the caller can name. */
+    /* Not with O_CREAT alone: the kernel's protected_regular and protected_fifos would refuse files that the caller's
+     * checks can name in their error. */
     for (int tries = 0; fd < 0 && tries < 100; tries++) {
         fd = only_new ? -1 : tt__fd(open(path, flags));
         if (fd < 0 && (only_new || errno == ENOENT))

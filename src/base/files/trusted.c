@@ -1,4 +1,4 @@
-/* Only the C library is used here: shared objects that link nothing of Tutti's have this file, too. */
+/* Uses the C library alone: objects that link nothing else of Tutti's contain this file, too. */
 #include "base/files/trusted.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- where we are */
+/* ---- where we are ---- */
 
 static char own_file[PATH_MAX];
 
@@ -40,7 +40,7 @@ const char *tt__own_file(void) {
     return own_file;
 }
 
-/* ---- whom we trust */
+/* ---- whom we trust ---- */
 
 bool tt__is_group_of_one(gid_t group, uid_t owner) {
     char group_room[4096], user_room[4096];
@@ -57,7 +57,7 @@ bool tt__is_group_of_one(gid_t group, uid_t owner) {
     return !strcmp(its->gr_name, his->pw_name) && his->pw_gid == group;
 }
 
-/* Does our own file lie in this folder, or below it? Whoever may write there needs no plug-in. */
+/* Does our own file lie in this folder, or below it? Whoever may write there could exchange us. */
 static bool is_above_us(const char *folder) {
     const char *own = tt__own_file();
     size_t n = strlen(folder);
@@ -69,7 +69,8 @@ static bool is_trusted_user(uid_t user) {
     return user == 0 || user == geteuid() || (*tt__own_file() && stat(tt__own_file(), &own) == 0 && own.st_uid == user);
 }
 
-/* May a group write to what is trusted? One of the owner alone; and one that may write to our own file, too. */
+/* May the file's group write to what is trusted? Only if the owner is its one member, or if it may write to our own
+ * file anyway. */
 static bool is_trusted_group(const struct stat *info) {
     struct stat own;
     if (*tt__own_file() && stat(tt__own_file(), &own) == 0 && (own.st_mode & S_IWGRP) && own.st_gid == info->st_gid)
@@ -77,7 +78,7 @@ static bool is_trusted_group(const struct stat *info) {
     return tt__is_group_of_one(info->st_gid, info->st_uid);
 }
 
-/* Check the file or one folder above it. In a sticky folder nobody can exchange what belongs to another. */
+/* Check the file or one folder above it. In a sticky folder nobody can exchange another user's file. */
 static tt_status check_step(const char *at, bool is_file, char *why, size_t size) {
     struct stat info;
     if (lstat(at, &info)) {

@@ -1,5 +1,5 @@
-/* Which files code may be loaded from. Whoever may write a plug-in, or exchange it, runs as the process that loads it.
- */
+/* Which files code may be loaded from: whoever can write or exchange such a file runs code as the process that loads
+ * it. */
 #ifndef TT_BASE_TRUSTED_H
 #define TT_BASE_TRUSTED_H
 
@@ -8,23 +8,21 @@
 #include <limits.h>
 #include <sys/types.h>
 
-/* Does nobody but `owner` belong to the group? So it is with the groups that systems make for each user; where the
- * umask is 002, such a group may write to all files of that user. Looks into the system's lists of users and groups. */
+/* Is `owner` the only member of the group? Many systems make such a group for each user, and with the umask 002 it may
+ * write to all files of that user. Looks into the system's lists of users and groups. */
 bool tt__is_group_of_one(gid_t group, uid_t owner);
 
-/* Return the path, from the root on and without links, of the file that this code was loaded from, a library or a
- * program; "": /proc does not say. It is found once, by the kernel's word: neither argv[0] nor the working directory
- * counts. Thread-safe. */
+/* Return the absolute path, without links, of the library or program that this code was loaded from; "": /proc does not
+ * tell. The kernel is asked, once: argv[0] and the working directory don't count. Thread-safe. */
 const char *tt__own_file(void);
 
-/* Check that nobody else can put code of his into `path`: the file and each folder above it belong to root, to this
- * process's user or to the owner of tt__own_file(), and others may write to none of them. A folder such as /tmp
- * (sticky) may stand above the file; a group of its owner alone, or one that may write to tt__own_file(), and folders
- * that tt__own_file() lies in, count as the owner's. `real` becomes the path without links: load that one. Errors,
- * which name what is not trusted: TT_ERR_AUTH; TT_ERR_IO the file can't be found. Thread-safe. */
-TT__EXPORT TT_NODISCARD tt_status tt__trusted_file(const char *path, char real[PATH_MAX]);
-
-/* The same, for objects that link nothing of Tutti's: records no error, `why` (`size`) becomes its text. */
+/* Check that nobody else can put code into `path`: the file and each folder above it belong to root, to this process's
+ * user or to the owner of tt__own_file(), and others may write to none of them. Exceptions: a sticky folder, such as
+ * /tmp, may be open to all; a group may write if it has one member, the owner, or if it may write to tt__own_file();
+ * folders above tt__own_file() may be open to anybody.
+ * real: becomes the path without links; load that one. why: becomes the text of an error, which names what is not
+ *   trusted; nothing is recorded, because objects that link nothing else of Tutti's use this file, too.
+ * Errors: TT_ERR_AUTH; TT_ERR_IO the file can't be found. Thread-safe. */
 TT_NODISCARD tt_status tt__trust(const char *path, char real[PATH_MAX], char *why, size_t size);
 
 #endif

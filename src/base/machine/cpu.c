@@ -12,7 +12,7 @@
 #endif
 
 #if defined(__x86_64__)
-/* Has the CPU F16C? Not every compiler's __builtin_cpu_supports() knows the name. */
+/* Has the CPU F16C? Some compilers' __builtin_cpu_supports() don't know the name. */
 static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
@@ -31,7 +31,7 @@ static tt__cpu_level detect_level(void) {
     return TT__CPU_BASE;
 }
 
-/* Find the level that TT_CPU_LEVEL names, of those up to `best`; false: it names none. */
+/* Find the level called `name`, `best` if no name is given; false: no level up to `best` is called so. */
 static bool named_level(const char *name, tt__cpu_level best, tt__cpu_level *level) {
     static const char *const names[TT__CPU_LEVELS] = {"base", "avx2", "avx512"};
     *level = best;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Read /proc/PID/NAME, as far as it fits; "": it can't be read. */
+/* Read /proc/PID/NAME, or its first size - 1 bytes; "": it can't be read. */
 static void proc_read(pid_t pid, const char *name, char *text, size_t size) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
@@ -21,7 +21,7 @@ static void proc_read(pid_t pid, const char *name, char *text, size_t size) {
     text[n < 0 ? 0 : n] = '\0';
 }
 
-/* Read /proc/PID/NAME, a "stat"; returns what follows the process's name, or NULL. The name may hold spaces and
+/* Read /proc/PID/NAME, a "stat" file; return what follows the process's name, or NULL. The name may hold spaces and
  * brackets: the last bracket ends it. */
 static const char *proc_read_stat(pid_t pid, const char *name, char *text, size_t size) {
     proc_read(pid, name, text, size);
@@ -39,7 +39,7 @@ tt__proc tt__proc_look(pid_t pid) {
     return found;
 }
 
-/* Call look(pid, tid, user) for each thread, until it returns true. */
+/* Call look() for each thread, until it returns true. */
 static void for_threads(pid_t pid, bool (*look)(pid_t pid, pid_t tid, void *user), void *user) {
     char path[32];
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
@@ -68,7 +68,7 @@ static bool find_living(pid_t pid, pid_t tid, void *user) {
     return lives;
 }
 
-/* A main thread that has ended by pthread_exit() is shown as a zombie while others live. */
+/* /proc shows a main thread that has ended by pthread_exit() as a zombie while others live. */
 static living living_thread(pid_t pid, char main_state) {
     living found = {main_state ? pid : 0, main_state};
     if (!thread_has_ended(main_state))
@@ -87,7 +87,7 @@ bool tt__proc_main_ended(pid_t pid) {
     return living && living != pid;
 }
 
-/* Stopping is a switch of its own, so that not even the shortest run between two stops is missed. */
+/* Each stop counts as a switch, so even the shortest run between two stops is noticed. */
 static bool add_switches(pid_t pid, pid_t tid, void *user) {
     static const char *const names[] = {"\nvoluntary_ctxt_switches:", "\nnonvoluntary_ctxt_switches:"};
     char name[32], text[4096];

@@ -1,6 +1,8 @@
 #include "base/text/format.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 locale_t tt__c_locale_begin(void) { return uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0)); }
 
@@ -47,4 +49,35 @@ int tt__format_shortest(char *text, size_t size, int digits, double x) {
     while (digits++ < ENOUGH && strtod(text, NULL) != x);
     tt__c_locale_end(before);
     return n;
+}
+
+enum { FIRST_WORDS = 200 };
+
+static bool is_inside_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
+
+/* Put the beginning, a mark and the end of `whole` (n bytes, more than fit) into `text`. */
+static void shorten(char *text, size_t size, const char *whole, size_t n) {
+    bool quoted = whole[0] == ' ';
+    const char *mark = quoted ? "[beginning left out] " : " [... left out ...] ";
+    size_t head = quoted ? strspn(whole, " |") : FIRST_WORDS;
+    head = head < FIRST_WORDS ? head : FIRST_WORDS;
+    while (head && is_inside_character(whole[head]))
+        head--;
+    size_t rest = n - (size - 1 - head - strlen(mark));
+    while (is_inside_character(whole[rest]))
+        rest++;
+    snprintf(text, size, "%.*s%s%s", (int)head, whole, mark, whole + rest);
+}
+
+void tt__format_short(char *text, size_t size, const char *format, va_list args) {
+    va_list again;
+    va_copy(again, args);
+    int n = tt__vformat(text, size, format, args);
+    char *whole = n >= 0 && (size_t)n >= size ? malloc((size_t)n + 1) : NULL;
+    if (whole) {
+        tt__vformat(whole, (size_t)n + 1, format, again);
+        shorten(text, size, whole, (size_t)n);
+        free(whole);
+    }
+    va_end(again);
 }

@@ -1,5 +1,4 @@
-/* jansson, which asks for the locale's decimal point: JSON is read and written as the C locale does. Only for layers
- * that link jansson. */
+/* jansson in the C locale, because by itself it uses the program's decimal point. Only for layers that link jansson. */
 #ifndef TT_BASE_JSON_H
 #define TT_BASE_JSON_H
 
@@ -45,7 +44,8 @@ static inline size_t tt__json_dumpb(const json_t *json, char *text, size_t size,
     return n;
 }
 
-/* Escapes also what a terminal would act upon, DEL and U+0080 to U+009F: texts come from files and other processes. */
+/* Also escapes DEL and U+0080 to U+009F: a terminal would act upon them, and texts come from files and other
+ * processes. */
 static inline int tt__json_dumpf(const json_t *json, FILE *file, size_t flags) {
     char *text = json ? tt__json_dumps(json, flags) : NULL;
     for (const unsigned char *c = (const unsigned char *)text; c && *c; c++) {

@@ -12,11 +12,11 @@
  * empty: TT_ERR_INVALID too. */
 TT__EXPORT tt_status tt__parse_i64(const char *what, const char *text, int64_t min, int64_t max, int64_t *value);
 
-/* Parse a finite number, as the C locale writes it. */
+/* Parse `text` as a finite number, as the C locale writes it. */
 TT__EXPORT tt_status tt__parse_f64(const char *what, const char *text, double *value);
 
-/* Read a text that is one number, as the C locale writes it, "nan" and "inf" too, and white space
- * before it; false: it is none. What is too large becomes an infinity. */
+/* Read a text that is one number, as the C locale writes it; false: it isn't. It may be "nan" or "inf", and white space
+ * may come before it. A number that is too large becomes an infinity. */
 TT__EXPORT bool tt__read_f64(const char *text, double *value);
 
 /* Are the texts equal, ignoring the case of ASCII letters? (strcasecmp() depends on the locale.) */
@@ -29,7 +29,7 @@ static inline bool tt__equal_ignoring_case(const char *a, const char *b) {
     }
 }
 
-/* Does `name` end with `ending`, and begin with something else? */
+/* Does `name` end with `ending`, after at least one other character? */
 static inline bool tt__ends_with(const char *name, const char *ending) {
     size_t n = strlen(name), m = strlen(ending);
     return n > m && !strcmp(name + n - m, ending);

@@ -5,7 +5,7 @@
 #include "base/text/parse.h"
 #include "cli/cli.h"
 #include "comm/native/native.h"
-#include "net/secure/wire_choice.h"
+#include "net/secure/secret.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -4,8 +4,6 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/files/planted.h"
-#include "base/files/quiet_write.h"
-#include "base/problem_list.h"
 #include "net/curl_load.h"
 
 #include <errno.h>

@@ -2,8 +2,7 @@
 #include "cli/doctor/doctor.h"
 
 #include "base/files/fd.h"
-#include "base/machine/cores.h"
-#include "base/process/cgroup.h"
+#include "base/process/limits.h"
 #include "comm/shared/shm.h"
 #include "net/local_socket.h"
 

@@ -4,11 +4,9 @@
 #include "base/error.h"
 #include "base/machine/host_name.h"
 #include "launch/adapters/remote_clock.h"
-#include "net/interfaces.h"
 #include "net/net.h"
 #include "net/secure/munge.h"
 #include "net/secure/secret.h"
-#include "net/secure/wire_choice.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,16 +2,15 @@
 #include "cli/run/run.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "base/machine/cores.h"
-#include "base/machine/ticks.h"
+#include "base/machine/clock.h"
+#include "base/process/limits.h"
 #include "cli/cli.h"
 #include "cli/look/job_view.h"
 #include "cli/run/run_flags.h"
 #include "launch/job.h"
 #include "launch/local/keeper.h"
 #include "launch/local/program.h"
-#include "net/secure/secret_memory.h"
-#include "net/secure/wire_choice.h"
+#include "net/secure/secret.h"
 
 #include <tutti/store.h>
 

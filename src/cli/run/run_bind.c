@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "base/files/nvidia_library.h"
-#include "base/saved_error.h"
 #include "cli/gpus.h"
 #include "comm/shared/topology.h"
 

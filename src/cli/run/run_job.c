@@ -3,13 +3,13 @@
 #include "cli/run/run.h"
 
 #include "base/error.h"
-#include "base/machine/cores.h"
 #include "base/random_bytes.h"
+#include "base/process/limits.h"
 #include "base/setting.h"
 #include "base/text/parse.h"
 #include "cli/cli.h"
 #include "launch/adapters/remote_node.h"
-#include "net/secure/wire_choice.h"
+#include "net/secure/secret.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
-#include "base/saved_error.h"
 #include "base/setting.h"
 #include "comm/backend/plugin.h"
 #include "comm/native/native.h"

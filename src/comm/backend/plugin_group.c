@@ -2,7 +2,6 @@
 #include "comm/backend/plugin.h"
 
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/backend/host.h"
 #include "comm/native/native.h"
 #include "comm/split.h"

@@ -4,7 +4,6 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/files/object_path.h"
-#include "base/files/trusted.h"
 #include "comm/backend/host.h"
 
 #include <dirent.h>

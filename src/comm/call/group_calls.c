@@ -1,7 +1,7 @@
 /* The calls that make groups and memory: checks of arguments. */
 #include "comm/call/call.h"
 
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "comm/collective/collective.h"
 #include "comm/in_callback.h"
 #include "comm/rankset.h"

@@ -1,7 +1,7 @@
 #include "comm/message/link.h"
 
 #include "base/error.h"
-#include "base/process/fork_fds.h"
+#include "base/process/fork.h"
 #include "base/text/format.h"
 #include "comm/message/arrivals.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/process/fork_fds.h"
+#include "base/process/fork.h"
 #include "comm/message/link.h"
 #include "comm/message/poller.h"
 #include "net/net.h"

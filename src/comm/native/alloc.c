@@ -3,7 +3,6 @@
 #include "comm/native/native.h"
 
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/record/recovery.h"
 
 #include <stdio.h>

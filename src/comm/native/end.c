@@ -2,7 +2,6 @@
 #include "comm/native/native.h"
 
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/record/recovery.h"
 #include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"

@@ -4,7 +4,6 @@
 #include "comm/native/native.h"
 
 #include "base/error.h"
-#include "base/machine/clock.h"
 #include "comm/rendezvous/joining_watch.h"
 #include "comm/shared/shm_connect.h"
 #include "net/secure/secret.h"

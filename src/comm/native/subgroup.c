@@ -7,7 +7,6 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/split.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The end of a world, and of groups whose memory peers may still read. */
-#include "base/process/fork_fds.h"
+#include "base/process/fork.h"
 #include "comm/native_group.h"
 #include "comm/record/crash_watch.h"
 #include "comm/record/recovery.h"

@@ -1,12 +1,10 @@
-/* Timers of this process, shown to the launcher: net/job/job_timers.h. */
+/* Timers of this process, shown to the launcher: net/job/job_socket.h. */
 #include "base/args.h"
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
-#include "base/process/fork_fds.h"
-#include "base/saved_error.h"
+#include "base/process/fork.h"
 #include "net/job/job_socket.h"
-#include "net/job/job_timers.h"
 
 #include <tutti/job.h>
 

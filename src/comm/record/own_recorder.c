@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/files/fd.h"
-#include "base/process/fork_fds.h"
+#include "base/process/fork.h"
 #include "base/text/parse.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The log line of a wait that takes long. */
 #include "base/error.h"
-#include "base/wait_notice.h"
+#include "base/setting.h"
 #include "comm/record/recorder.h"
 
 #include <stdio.h>

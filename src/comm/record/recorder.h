@@ -11,8 +11,8 @@
 #define TT_COMM_RECORD_RECORDER_H
 
 #include "base/export.h"
-#include "base/machine/ticks.h"
-#include "net/job/recovery_words.h"
+#include "base/machine/clock.h"
+#include "net/job/job_socket.h"
 
 #include <tutti/backend.h>
 

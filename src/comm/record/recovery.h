@@ -1,4 +1,4 @@
-/* This process's words about recovery (net/job/recovery_words.h): kept once, and shown in all recorders that it has at
+/* This process's words about recovery (net/job/job_socket.h): kept once, and shown in all recorders that it has at
  * the moment, whichever of them its launcher looks at. */
 #ifndef TT_COMM_RECORD_RECOVERY_H
 #define TT_COMM_RECORD_RECOVERY_H

@@ -2,7 +2,7 @@
  * element in the same order, so the bits are the same; each loop is its own reference. */
 #include "comm/reduce/pair_kernels.h"
 
-#include "base/half.h"
+#include "base/dtype.h"
 
 #include <tutti/base.h>
 

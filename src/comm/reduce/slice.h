@@ -2,7 +2,7 @@
 #ifndef TT_COMM_REDUCE_SLICE_H
 #define TT_COMM_REDUCE_SLICE_H
 
-#include "base/machine/cache_line.h"
+#include "base/machine/cpu.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* How a process ended, which only its parent knows. The launcher writes it into the store it serves. */
 #include "comm/rendezvous/round.h"
 #include "comm/world.h"
-#include "net/job/recovery_words.h"
+#include "net/job/job_socket.h"
 #include "store/signed.h"
 
 #include <tutti/store.h>

@@ -3,8 +3,7 @@
 #include "base/files/fd.h"
 #include "base/machine/host_name.h"
 #include "base/process/proc_state.h"
-#include "base/saved_error.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "store/signed.h"
 

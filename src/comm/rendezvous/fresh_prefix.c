@@ -18,7 +18,7 @@
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
 #include "base/random_bytes.h"
-#include "net/job/interrupt.h"
+#include "net/net.h"
 #include "net/secure/secret.h"
 #include "store/signed.h"
 

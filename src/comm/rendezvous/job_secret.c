@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/job/asking.h"
-#include "net/secure/wire_choice.h"
+#include "net/secure/munge.h"
+#include "net/secure/secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/text/plain_text.h"
 #include "comm/rendezvous/joining_watch.h"
-#include "net/job/interrupt.h"
+#include "net/net.h"
 #include "store/signed.h"
 
 #include <stdio.h>

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
-#include "base/saved_error.h"
 #include "comm/rendezvous/launcher_notes.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "comm/rendezvous/launcher_notes.h"
 
 #include "comm/rendezvous/round.h"
-#include "net/job/recovery_words.h"
+#include "net/job/job_socket.h"
 #include "store/signed.h"
 
 #include <stdio.h>

@@ -1,8 +1,7 @@
 #include "comm/rendezvous/launchers.h"
 
 #include "base/error.h"
-#include "base/fnv.h"
-#include "base/saved_error.h"
+#include "base/hash.h"
 #include "base/text/parse.h"
 
 #include <inttypes.h>

@@ -1,8 +1,7 @@
 #include "comm/rendezvous/round.h"
 
 #include "base/error.h"
-#include "base/process/new_process.h"
-#include "base/saved_error.h"
+#include "base/process/fork.h"
 #include "base/text/parse.h"
 
 #include <pthread.h>

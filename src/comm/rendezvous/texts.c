@@ -2,8 +2,7 @@
  * three round trips. What was not signed is refused, and read again for a while. */
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/saved_error.h"
-#include "base/wait_notice.h"
+#include "base/setting.h"
 #include "comm/rendezvous/launcher_notes.h"
 #include "comm/rendezvous/stopped.h"
 #include "store/signed.h"

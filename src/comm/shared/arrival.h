@@ -8,7 +8,7 @@
 #ifndef TT_COMM_SHARED_ARRIVAL_H
 #define TT_COMM_SHARED_ARRIVAL_H
 
-#include "base/machine/cache_line.h"
+#include "base/machine/cpu.h"
 #include "comm/native_group.h"
 #include "comm/record/signature.h"
 

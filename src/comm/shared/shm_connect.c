@@ -17,12 +17,12 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
-#include "base/process/fork_fds.h"
 #include "base/random_bytes.h"
+#include "base/process/fork.h"
 #include "comm/rendezvous/joining_watch.h"
 #include "comm/shared/process.h"
-#include "net/job/interrupt.h"
 #include "net/local_socket.h"
+#include "net/net.h"
 
 #include <errno.h>
 #include <poll.h>

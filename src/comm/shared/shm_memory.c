@@ -2,8 +2,7 @@
  * and no limit but the machine's memory (a container's /dev/shm is often 64 MiB). */
 #include "base/error.h"
 #include "base/files/fd.h"
-#include "base/machine/cores.h"
-#include "base/process/cgroup.h"
+#include "base/process/limits.h"
 #include "base/text/parse.h"
 #include "comm/shared/shm.h"
 

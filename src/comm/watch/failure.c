@@ -1,7 +1,7 @@
 /* Detecting ranks that will never arrive.
  *
  * A rank that leaves or fails publishes it in its area, and to other hosts by a message. When one dies, the kernel
- * closes its sockets, of which a forked child has no copy (base/process/fork_fds.h); its pidfd shows the end as well. A
+ * closes its sockets, of which a forked child has no copy (base/process/fork.h); its pidfd shows the end as well. A
  * stopped one is seen in /proc. Ranks on other hosts are judged by their links (message.h). */
 #include "comm/watch/failure.h"
 

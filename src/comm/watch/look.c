@@ -1,7 +1,7 @@
 #include "comm/watch/look.h"
 
+#include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/saved_error.h"
 #include "comm/record/call_record.h"
 #include "comm/shared/arrival.h"
 #include "comm/shared/process.h"

@@ -3,7 +3,7 @@
 #include "data/files/npy.h"
 
 #include "base/error.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 #include "data/files/source.h"
 #include "data/files/whole_file.h"
 #include "tensor/core/tensor.h"

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/text/parse.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 #include "data/files/npy.h"
 #include "data/files/whole_file.h"
 #include "tensor/core/named_tensors.h"

@@ -1,7 +1,7 @@
 /* Decoding JPEG and PNG by libjpeg and libpng, which the first picture of their kind loads. Their errors leave them by
  * longjmp(). */
 #include "base/error.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 #include "data/images/image.h"
 
 #include <stdio.h> /* which jpeglib.h needs */

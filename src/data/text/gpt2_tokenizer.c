@@ -2,9 +2,8 @@
  * texts in each line, the first to be merged first. In these texts each byte stands as a character that can be seen. */
 
 #include "base/error.h"
-#include "base/problem_list.h"
 #include "base/text/json.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 #include "data/files/whole_file.h"
 #include "data/text/bpe.h"
 #include "data/text/unicode_classes.h"

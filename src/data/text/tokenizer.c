@@ -2,7 +2,7 @@
 #include "data/text/tokenizer.h"
 
 #include "base/error.h"
-#include "base/siphash.h"
+#include "base/hash.h"
 #include "tensor/core/tensor.h"
 
 #include <inttypes.h>

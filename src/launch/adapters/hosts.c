@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/text/parse.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -2,9 +2,9 @@
 #include "base/text/format.h"
 #include "launch/cluster/nodes_talk.h"
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/mutant.h"
 #include "store/signed.h"
 
 #include <stdio.h>

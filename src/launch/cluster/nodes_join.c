@@ -1,9 +1,10 @@
 /* How the launchers find each other: each puts its card into the store and itself into the list; the coordinator reads
  * the cards of all, the others that of the coordinator. */
+#include "base/build.h"
+
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/machine/host_name.h"
-#include "base/mutant.h"
 #include "base/process/waits.h"
 #include "base/random_bytes.h"
 #include "base/text/json.h"

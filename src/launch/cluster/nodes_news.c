@@ -2,8 +2,8 @@
 #include "base/text/json.h"
 #include "launch/cluster/nodes_talk.h"
 
+#include "base/build.h"
 #include "base/error.h"
-#include "base/mutant.h"
 #include "store/signed.h"
 
 #include <stdio.h>

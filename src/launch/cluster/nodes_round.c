@@ -1,9 +1,9 @@
 /* Who takes part in an attempt: the coordinator composes rounds, all members take them. */
 #include "launch/cluster/nodes_talk.h"
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/mutant.h"
 #include "base/process/waits.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 #include "launch/cluster/nodes_talk.h"
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/mutant.h"
 #include "base/process/waits.h"
 #include "base/text/json.h"
 #include "base/text/plain_text.h"

@@ -2,9 +2,9 @@
  * store a few times a second, and at once when there is an order. */
 #include "launch/cluster/nodes.h"
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/mutant.h"
 #include "base/process/threads.h"
 #include "base/process/waits.h"
 #include "launch/cluster/nodes_talk.h"

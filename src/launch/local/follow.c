@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/files/fd.h"
-#include "base/files/quiet_write.h"
 #include "base/machine/clock.h"
 #include "base/machine/host_name.h"
 #include "launch/polling.h"

@@ -4,8 +4,8 @@
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
+#include "base/text/format.h"
 #include "base/text/plain_text.h"
-#include "base/text/short_text.h"
 #include "launch/local/terminal.h"
 #include "launch/polling.h"
 

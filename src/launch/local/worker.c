@@ -1,6 +1,6 @@
 /* A worker's process between fork and exec. */
 
-#include "base/machine/openmp_spins.h"
+#include "base/process/threads.h"
 #include "launch/local/children.h"
 #include "launch/local/error_files.h"
 #include "launch/local/keeper.h"

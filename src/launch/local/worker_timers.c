@@ -7,7 +7,7 @@
 #include "base/text/json.h"
 #include "base/text/plain_text.h"
 #include "launch/polling.h"
-#include "net/job/job_timers.h"
+#include "net/job/job_socket.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -18,8 +18,8 @@
  * If all workers have ended, but not all processes that they started, the same phases follow. */
 #include "launch/machine/machine_parts.h"
 
-#include "base/mutant.h"
-#include "base/struck.h"
+#include "base/build.h"
+#include "base/process/proc_state.h"
 
 #include <signal.h>
 

@@ -8,7 +8,7 @@
  * After a signal no further attempt begins. In a job that goes on without this node, a signal makes the node leave. */
 #include "launch/machine/machine_parts.h"
 
-#include "base/mutant.h"
+#include "base/build.h"
 
 #include <signal.h>
 

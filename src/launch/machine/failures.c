@@ -1,7 +1,7 @@
 #include "launch/machine/failures.h"
 
-#include "base/mutant.h"
-#include "base/struck.h"
+#include "base/build.h"
+#include "base/process/proc_state.h"
 
 #include <limits.h>
 #include <signal.h>

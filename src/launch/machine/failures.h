@@ -2,7 +2,7 @@
 #ifndef TT_LAUNCH_MACHINE_FAILURES_H
 #define TT_LAUNCH_MACHINE_FAILURES_H
 
-#include "base/machine/ticks.h"
+#include "base/machine/clock.h"
 #include "base/process/proc_state.h"
 
 #include <stdbool.h>

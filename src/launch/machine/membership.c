@@ -13,7 +13,7 @@
  * workers, except those that survive that, and joins anew. */
 #include "launch/machine/machine_parts.h"
 
-#include "base/mutant.h"
+#include "base/build.h"
 
 #include <signal.h>
 #include <stdio.h>

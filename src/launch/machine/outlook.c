@@ -2,7 +2,7 @@
  * does the job end. Nothing here changes the state. */
 #include "launch/machine/machine_parts.h"
 
-#include "base/mutant.h"
+#include "base/build.h"
 
 #include <errno.h>
 

@@ -52,13 +52,13 @@ tt_status tt__job_socket_listen(int *fd, const char *name) {
 
 void tt__job_refuse(int fd, const char *why) {
     tt__job_packet packet;
-    memset(&packet, 0, sizeof packet); /* all of it: a stranger reads it */
+    memset(&packet, 0, sizeof packet); /* padding, too: a stranger reads it */
     snprintf(packet.refusal.why, sizeof packet.refusal.why, "%s", why);
     tt__job_send(fd, TT__JOB_REFUSED, &packet, -1);
     close(fd);
 }
 
-/* Is this caller served? Else `why` := why not. */
+/* Is this caller served? If not, `why` becomes the reason. */
 static bool is_served_here(int fd, char *why, size_t size) {
     uid_t user;
     if (!tt__local_peer_user(fd, &user)) {
@@ -129,7 +129,8 @@ bool tt__job_hand_over(int fd, tt__job_kind kind, tt__job_packet *packet, int at
 
 int tt__job_receive(int fd, tt__job_packet *packet, int *attached) {
     ssize_t n = tt__receive_packet(fd, packet, sizeof *packet, 0, attached);
-    if (n < 0 && errno == ECONNRESET) /* by one who did not read what was sent, but may have said why */
+    if (n < 0 &&
+        errno == ECONNRESET) /* the other side has closed without reading what was sent, but its reason may be there */
         n = tt__receive_packet(fd, packet, sizeof *packet, 0, attached);
     int failed = n < 0 ? errno : 0;
     bool good = n == (ssize_t)sizeof *packet && packet->magic == MAGIC;

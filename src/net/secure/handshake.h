@@ -33,7 +33,7 @@ enum {
 /* What the connection is for: a port accepts only its own purpose. */
 typedef enum tt__purpose { TT__PURPOSE_STORE = 1, TT__PURPOSE_TRANSPORT = 2 } tt__purpose;
 
-/* How what follows the handshake travels; both sides must mean the same, which the proofs cover. */
+/* How bytes travel after the handshake. Both sides must choose the same, which the proofs cover. */
 typedef enum tt__sealing { TT__SEALING_NONE, TT__SEALING_RECORDS } tt__sealing;
 
 /* One side's part. */
@@ -49,15 +49,15 @@ typedef struct tt__handshake_role {
 
 typedef enum tt__handshake_state {
     TT__HANDSHAKE_GOING,
-    TT__HANDSHAKE_DONE,  /* ours: `out` may still hold the last message, which must be sent */
-    TT__HANDSHAKE_FAILED /* `out` may hold a refusal: send what goes without waiting, then close */
+    TT__HANDSHAKE_DONE,  /* for this side: `out` may still hold the last message, which must be sent */
+    TT__HANDSHAKE_FAILED /* `out` may hold a refusal: send as much as possible without waiting, then close */
 } tt__handshake_state;
 
-/* Why it failed. The numbers of those up to TT__REFUSED_FULL go over the wire. */
+/* Why it failed. Numbers up to TT__REFUSED_FULL are sent to the other side. */
 typedef enum tt__refusal {
     TT__REFUSED_NOT,
     TT__REFUSED_VERSION,   /* another version of this handshake */
-    TT__REFUSED_PURPOSE,   /* wanted another service than this port's */
+    TT__REFUSED_PURPOSE,   /* the other side wants another service than this port's */
     TT__REFUSED_NO_PROOF,  /* the client proves nothing, the server has a secret */
     TT__REFUSED_NO_SECRET, /* the client has a secret, the server has none */
     TT__REFUSED_PROOF,     /* another secret */
@@ -74,26 +74,26 @@ typedef struct tt__handshake {
     tt__handshake_role role;
     tt__handshake_state state;
     tt__refusal refusal;
-    /* Once done, as the other side says (which has proved to have the secret, if there is one): its rank, and the
-     * server's job. */
+    /* Once done: the other side's rank and the server's job, as the other side says. If there is a secret, the other
+     * side has proved it. */
     int peer;
     uint8_t job[TT__JOB_SIZE];
 
     uint8_t out[TT__HANDSHAKE_MESSAGE_MAX]; /* to be sent, in this order */
     size_t out_size;
-    uint8_t in[TT__HANDSHAKE_MESSAGE_MAX]; /* of the message that is coming */
+    uint8_t in[TT__HANDSHAKE_MESSAGE_MAX]; /* the received part of the next message */
     size_t in_size;
     uint8_t expected; /* the kind of that message */
     uint8_t hello[TT__HANDSHAKE_MESSAGE_MAX], challenge[TT__HANDSHAKE_MESSAGE_MAX];
 } tt__handshake;
 
-/* Begin; a client has something in `out` then. TT_ERR_SYSTEM: no random bytes. */
+/* Begin; a client's first message is then in `out`. TT_ERR_SYSTEM: no random bytes. */
 tt_status tt__handshake_begin(tt__handshake *handshake, const tt__handshake_role *role);
 
 /* Return how many bytes it wants to read next; 0 once it is over. It never asks for bytes that follow the handshake. */
 size_t tt__handshake_wants(const tt__handshake *handshake);
 
-/* Feed bytes that have come. Returns how many were taken: all, unless the handshake ended before. */
+/* Take received bytes. Returns how many were taken: all, unless the handshake ended before. */
 size_t tt__handshake_feed(tt__handshake *handshake, const void *data, size_t size);
 
 /* Derive the keys for what this side sends and receives after a handshake that is done and has proved the secret: from
@@ -106,8 +106,8 @@ void tt__handshake_sent(tt__handshake *handshake, size_t size);
 /* Make the message by which a server refuses a peer before there is a handshake. Returns its size. */
 size_t tt__handshake_refusal(tt__refusal why, uint8_t message[TT__HANDSHAKE_MESSAGE_MAX]);
 
-/* Record why it failed: TT_ERR_AUTH, or TT_ERR_PROTOCOL for a stranger or another version. The caller prefixes whom it
- * talked to. */
+/* Record why it failed: TT_ERR_AUTH, or TT_ERR_PROTOCOL for a stranger or another version. The caller prepends the
+ * peer's name. */
 tt_status tt__handshake_error(const tt__handshake *handshake);
 
 /* Return the reason in a few words, for a log line of the side that refuses: "it has another job secret". */

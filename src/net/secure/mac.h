@@ -9,10 +9,10 @@ enum { TT__MAC_SIZE = 32 };
 /* Compute the MAC of `n` spans, one after the other. */
 void tt__mac(uint8_t mac[TT__MAC_SIZE], tt__span key, const tt__span *spans, size_t n);
 
-/* Derive one key of 32 bytes for one purpose from what the users share: HKDF-SHA-256. */
+/* Derive the key for one purpose from a shared secret: HKDF-SHA-256. */
 void tt__mac_derive(uint8_t key[TT__MAC_SIZE], tt__span secret, tt__span salt, tt__span purpose);
 
-/* Are they equal? Takes the same time whatever the answer. */
+/* Are they equal? The time taken does not depend on the answer. */
 bool tt__mac_equal(const uint8_t a[TT__MAC_SIZE], const uint8_t b[TT__MAC_SIZE]);
 
 #endif

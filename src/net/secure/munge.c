@@ -1,6 +1,8 @@
 #include "net/secure/munge.h"
 
 #include "base/error.h"
+#include "net/net.h"
+#include "net/stream.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -8,7 +10,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* libmunge's interface, which has kept its numbers since it is there: no header of it is needed to build. */
+/* libmunge's interface. Its numbers have never changed, so its header is not needed to build. */
 enum { OPTION_CIPHER = 0, OPTION_TTL = 4, OPTION_SOCKET = 8, OPTION_UID_RESTRICTION = 9 };
 enum { CIPHER_AES128 = 4, TTL_MAXIMUM = -1 };
 enum { MUNGE_SUCCESS = 0, MUNGE_EXPIRED = 15, MUNGE_REWOUND = 16, MUNGE_REPLAYED = 17, MUNGE_UNAUTHORIZED = 18 };
@@ -42,7 +44,7 @@ static tt_status load_munge(munge_calls *calls) {
     return tt__fail(TT_ERR_AUTH, "libmunge can't be loaded (%s)", why ? why : "no reason given");
 }
 
-/* A context for one call. TT_MUNGE_SOCKET: munged's socket, where it is not where libmunge expects it. */
+/* Make a context for one call. TT_MUNGE_SOCKET names munged's socket, if that is not where libmunge expects it. */
 static tt_status make_context(const munge_calls *calls, void **context) {
     const char *path = secure_getenv("TT_MUNGE_SOCKET");
     *context = calls->ctx_create();
@@ -88,7 +90,7 @@ tt_status tt__munge_seal(char credential[TT__MUNGE_CREDENTIAL_MAX], const char *
     return status;
 }
 
-/* The payload is there too of a credential that is refused, and must be wiped. */
+/* Take the payload out of a decoded credential, and wipe it: a credential that was refused has one, too. */
 static tt_status take_payload(char text[TT__MUNGE_PAYLOAD_MAX], tt_status status, void *bytes, int size, uid_t user) {
     if (!status && user != geteuid())
         status = tt__fail(TT_ERR_AUTH, "the credential was made by user %u, expected %u, this process's",
@@ -121,4 +123,45 @@ tt_status tt__munge_open(const char *credential, char text[TT__MUNGE_PAYLOAD_MAX
                            : TT_OK;
     calls.ctx_destroy(context);
     return take_payload(text, status, bytes, size, user);
+}
+
+/* ---- asking for the credential ---- */
+
+size_t tt__asking_answer(uint8_t answer[TT__ASKING_ANSWER_MAX]) {
+    char credential[TT__MUNGE_CREDENTIAL_MAX];
+    tt__credential_kept(credential);
+    size_t size = strlen(credential);
+    const uint8_t header[TT__ASKING_HEADER] = {TT__ASKING_FIRST_BYTE, TT__ASKING_VERSION, (uint8_t)size,
+                                               (uint8_t)(size >> 8)};
+    memcpy(answer, header, sizeof header);
+    memcpy(answer + sizeof header, credential, size);
+    return sizeof header + size;
+}
+
+static tt_status read_asked(tt__stream *stream, char credential[TT__MUNGE_CREDENTIAL_MAX], int64_t deadline_ms) {
+    static const uint8_t question[TT__ASKING_HEADER] = {TT__ASKING_FIRST_BYTE, TT__ASKING_VERSION};
+    uint8_t header[TT__ASKING_HEADER];
+    TT__TRY(tt__stream_write_full(stream, question, sizeof question, deadline_ms));
+    TT__TRY(tt__stream_read_full(stream, header, sizeof header, deadline_ms));
+    size_t size = header[2] | (size_t)header[3] << 8;
+    if (header[0] != TT__ASKING_FIRST_BYTE || header[1] != TT__ASKING_VERSION || size >= TT__MUNGE_CREDENTIAL_MAX)
+        return tt__fail(TT_ERR_PROTOCOL,
+                        "who listens there knows nothing of job secrets. Is it rank 0's store, and of this version?");
+    if (!size)
+        return tt__fail(TT_ERR_AUTH, "the store there has no job secret by MUNGE. Is it rank 0's of this job, and has "
+                                     "that host TT_SECRET or TT_SECRET_FILE that this one lacks?");
+    TT__TRY(tt__stream_read_full(stream, credential, size, deadline_ms));
+    credential[size] = '\0';
+    return memchr(credential, '\0', size) ? tt__fail(TT_ERR_PROTOCOL, "what the store there sent is no credential")
+                                          : TT_OK;
+}
+
+tt_status tt__asking_ask(char credential[TT__MUNGE_CREDENTIAL_MAX], const char *host, int port, int64_t deadline_ms) {
+    int fd;
+    tt__stream stream;
+    TT__TRY(tt__net_connect(&fd, host, port, deadline_ms));
+    tt__stream_open(&stream, fd, NULL, false);
+    tt_status status = read_asked(&stream, credential, deadline_ms);
+    tt__stream_close(&stream);
+    return status;
 }

@@ -30,7 +30,7 @@ static void take_address(const struct sockaddr_storage *address, uint32_t words[
     *port = address->ss_family == AF_INET6 ? in6.sin6_port : in4.sin_port;
 }
 
-/* A connection between mapped addresses is one of IPv4. */
+/* A connection between IPv4-mapped addresses is one of IPv4. */
 static void unmap_pair(pair *p) {
     const uint32_t mapped[3] = {0, 0, htonl(0xffff)};
     if (p->family != AF_INET6 || memcmp(p->from, mapped, sizeof mapped) != 0 || memcmp(p->to, mapped, sizeof mapped))
@@ -77,7 +77,7 @@ static question ask_about(const pair *p) {
     return q;
 }
 
-/* A socket without an inode has been closed by its owner; what stands for its user then is root. */
+/* A socket without an inode has been closed by its owner; the kernel then names root as its user. */
 static bool owner_of(const struct inet_diag_msg *found, uid_t *user) {
     *user = found->idiag_uid;
     return found->idiag_inode != 0;
@@ -95,7 +95,7 @@ static answer ask_diag(int netlink, const pair *p, uid_t *user) {
     if (sendto(netlink, &q, sizeof q, MSG_DONTWAIT, (struct sockaddr *)&kernel, sizeof kernel) != sizeof q)
         return NO_ANSWER;
     ssize_t n;
-    do /* the kernel has answered when sendto() returns; an earlier answer may be there, too */
+    do /* the answer is there when sendto() returns, perhaps behind the answer to an earlier question */
         n = recv(netlink, &reply, sizeof reply, MSG_DONTWAIT);
     while (n >= (ssize_t)sizeof reply.head && reply.head.nlmsg_seq != q.head.nlmsg_seq);
     if (n < (ssize_t)sizeof reply.head)
@@ -140,7 +140,7 @@ static bool find_line(const char *path, const char *from, const char *to, uid_t 
     return found;
 }
 
-/* A socket of IPv6 may have a connection of IPv4, under mapped addresses. */
+/* An IPv6 socket may have an IPv4 connection, listed with mapped addresses. */
 static bool ask_proc(const pair *p, uid_t *user) {
     char from[64], to[64];
     if (p->family == AF_INET) {
@@ -157,11 +157,6 @@ static bool ask_proc(const pair *p, uid_t *user) {
         proc_address(p->to, 4, p->to_port, to, sizeof to);
     }
     return find_line("/proc/self/net/tcp6", from, to, user);
-}
-
-bool tt__net_peer_user_by_proc(int fd, uid_t *user) {
-    pair p;
-    return pair_of(fd, &p) && ask_proc(&p, user);
 }
 
 int tt__net_peer_user_begin(void) { return tt__fd(socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)); }

@@ -5,15 +5,13 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Return a descriptor by which tt__net_peer_user() asks, the caller's to close; -1: it has to do without. */
+/* Return a descriptor by which tt__net_peer_user() asks the kernel (sock_diag), for the caller to close; -1: there is
+ * none. */
 int tt__net_peer_user_begin(void);
 
-/* Ask who owns the socket at the other end of `fd`, a connection between two sockets of this network namespace. False:
- * nobody has it open any more, the other end is not on this machine, or the kernel does not tell. One thread at a
- * time. */
+/* Ask who owns the socket at the other end of `fd`, a connection between two sockets of this network namespace. asking:
+ * as above; with -1, or if the kernel has no sock_diag, /proc/net/tcp and tcp6 are read. False: nobody has that socket
+ * open any more, it is not on this machine, or the kernel does not tell. One thread at a time. */
 bool tt__net_peer_user(int asking, int fd, uid_t *user);
-
-/* The same by /proc/net/tcp and tcp6 alone, which tt__net_peer_user() reads where the kernel has no sock_diag. */
-bool tt__net_peer_user_by_proc(int fd, uid_t *user);
 
 #endif

@@ -3,18 +3,124 @@
 #include "base/error.h"
 #include "base/random_bytes.h"
 #include "base/files/fd.h"
-#include "net/secure/kept_secret.h"
-#include "net/secure/secret_memory.h"
+#include "base/text/parse.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+
+/* ---- the secret that this process has found out ---- */
+
+/* Set by the thread that joins, read by threads that load a secret and by that of a store. */
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static char kept_text[TT__SECRET_MADE_SIZE], kept_credential[TT__MUNGE_CREDENTIAL_MAX];
+
+void tt__secret_keep(const char text[TT__SECRET_MADE_SIZE], const char *credential) {
+    pthread_mutex_lock(&kept_lock);
+    memcpy(kept_text, text, sizeof kept_text);
+    kept_credential[0] = '\0';
+    if (credential)
+        memcpy(kept_credential, credential, strlen(credential) + 1);
+    pthread_mutex_unlock(&kept_lock);
+}
+
+void tt__secret_kept(char text[TT__SECRET_MADE_SIZE]) {
+    pthread_mutex_lock(&kept_lock);
+    memcpy(text, kept_text, sizeof kept_text);
+    pthread_mutex_unlock(&kept_lock);
+}
+
+void tt__credential_kept(char credential[TT__MUNGE_CREDENTIAL_MAX]) {
+    pthread_mutex_lock(&kept_lock);
+    memcpy(credential, kept_credential, sizeof kept_credential);
+    pthread_mutex_unlock(&kept_lock);
+}
+
+/* ---- the memfd ---- */
+
+/* Scripts use descriptors up to 9 by number, and shells some from 10 on. */
+enum { SECRET_FD = 100, SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };
+
+#define WHAT_TO_DO \
+    "leave that descriptor open, or start `tutti run` with TT_SECRET_FILE, the path of a file with the secret"
+
+/* Move to SECRET_FD or above, if the limit on descriptors allows. */
+static int move_up(int fd) {
+    int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, SECRET_FD);
+    if (high < 0)
+        return fd;
+    close(fd);
+    return high;
+}
+
+tt_status tt__secret_memory_make(int *fd, const char *text) {
+    size_t size = strlen(text);
+    struct rlimit file;
+    *fd = -1;
+    if (!getrlimit(RLIMIT_FSIZE, &file) && file.rlim_cur < size) /* the kernel would kill us */
+        return tt__fail(TT_ERR_SYSTEM,
+                        "the job secret's memory takes %zu bytes; the limit on a file's size (ulimit -f) "
+                        "allows %zu: raise it",
+                        size, (size_t)file.rlim_cur);
+    *fd = move_up(tt__fd(memfd_create("job-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+    if (*fd >= 0 && write(*fd, text, size) == (ssize_t)size && !fcntl(*fd, F_ADD_SEALS, SEALS))
+        return TT_OK;
+    int errnum = errno;
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't make the memory that hands the job secret to the ranks");
+}
+
+/* Read `size` bytes from the beginning. */
+static bool read_text(int fd, char *text, size_t size) {
+    size_t done = 0;
+    for (ssize_t n; done < size; done += (size_t)n)
+        if ((n = pread(fd, text + done, size - done, (off_t)done)) <= 0)
+            return false;
+    text[size] = '\0';
+    return strlen(text) == size;
+}
+
+/* Read the text from descriptor `number`, the value of TT_SECRET_FD; its offset stays as it is. Errors: TT_ERR_INVALID
+ * no number; TT_ERR_IO no such descriptor is open, or it is something else. */
+static tt_status secret_memory_read(const char *number, char text[TT__SECRET_MAX + 1]) {
+    int64_t fd = -1;
+    struct stat info;
+    TT__TRY(tt__parse_i64("TT_SECRET_FD", number, 0, INT_MAX, &fd));
+    if (fstat((int)fd, &info))
+        return tt__fail_errno(TT_ERR_IO, errno,
+                              "TT_SECRET_FD=%d: the job secret that `tutti run` hands to its ranks is not there: the "
+                              "program, or what started it, has closed the descriptor, as Python's subprocess does "
+                              "without pass_fds; " WHAT_TO_DO,
+                              (int)fd);
+    int seals = fcntl((int)fd, F_GET_SEALS); /* of another file: -1, or fewer */
+    if (seals < 0 || (seals & SEALS) != SEALS)
+        return tt__fail(TT_ERR_IO,
+                        "TT_SECRET_FD=%d: expected the sealed memory in which `tutti run` hands the job secret to its "
+                        "ranks, but the descriptor is another file: the program, or what started it, has closed it and "
+                        "used its number again; " WHAT_TO_DO,
+                        (int)fd);
+    if (info.st_size < TT__SECRET_MIN || info.st_size > TT__SECRET_MAX ||
+        !read_text((int)fd, text, (size_t)info.st_size))
+        return tt__fail(TT_ERR_IO,
+                        "TT_SECRET_FD=%d: expected %d to %d bytes of text, the job secret, but the sealed memory there "
+                        "holds something else (%lld bytes); " WHAT_TO_DO,
+                        (int)fd, TT__SECRET_MIN, TT__SECRET_MAX, (long long)info.st_size);
+    return TT_OK;
+}
+
+/* ---- the secret ---- */
 
 #define HOW "Make one with: openssl rand -hex 32"
 
@@ -41,8 +147,8 @@ static tt_status check_size(const char *where, size_t size) {
                     TT__SECRET_MIN, TT__SECRET_MAX, size);
 }
 
-/* Is the file root's or this user's, and does a list (ACL) let nobody else read it but this user? The mode's middle
- * bits are then no group's, but the most that the list gives: so are systemd's credentials. */
+/* Does the file have an access control list (ACL) that lets only this user and root read it? systemd's credentials are
+ * such files. The mode's group bits then tell the most that the list allows, not what the group may do. */
 static bool is_lent_to_this_user(int fd, const struct stat *info) {
     enum { VERSION = 2, USER = 2, GROUP_OBJ = 4, GROUP = 8 };
     struct {
@@ -82,7 +188,7 @@ static tt_status check_file(int fd, const char *path) {
 }
 
 static tt_status read_secret_text(int fd, const char *path, char text[TT__SECRET_MAX + 1]) {
-    char bytes[TT__SECRET_MAX + 3]; /* one too many, and a line break of two characters */
+    char bytes[TT__SECRET_MAX + 3]; /* one byte too many, or a line break of two characters */
     size_t size = 0;
     ssize_t n;
     while (size < sizeof bytes && (n = read(fd, bytes + size, sizeof bytes - size)) != 0) {
@@ -141,7 +247,7 @@ tt_status tt__secret_read(char text[TT__SECRET_MAX + 1]) {
     if (path && *path)
         return tt__secret_read_file(path, text) ? tt__fail_prefix("TT_SECRET_FILE") : TT_OK;
     if (memory && *memory)
-        return tt__secret_memory_read(memory, text);
+        return secret_memory_read(memory, text);
     tt__secret_kept(text);
     return TT_OK;
 }
@@ -174,5 +280,58 @@ tt_status tt__secret_choose(tt__secret *secret, const char *given) {
         return TT_OK;
     TT__TRY(check_size("the job secret", strlen(given)));
     tt__secret_from(secret, given, strlen(given));
+    return TT_OK;
+}
+
+/* ---- the wire ---- */
+
+bool tt__wire_named(const char *name, tt__wire *wire) {
+    static const char *const names[] = {
+        [TT__WIRE_PLAIN] = "plain", [TT__WIRE_SEALED] = "sealed", [TT__WIRE_TLS] = "tls"};
+    for (int i = TT__WIRE_PLAIN; i <= TT__WIRE_TLS; i++)
+        if (!strcmp(name, names[i])) {
+            *wire = (tt__wire)i;
+            return true;
+        }
+    return false;
+}
+
+tt_status tt__wire_asked(tt__wire *wire) {
+    const char *name = getenv("TT_WIRE"), *tls = getenv("TT_TLS");
+    *wire = TT__WIRE_DEFAULT;
+    if (name && *name && !tt__wire_named(name, wire))
+        return tt__fail(TT_ERR_INVALID, "TT_WIRE: expected sealed, plain or tls, got \"%.40s\"", name);
+    if (!tls || !*tls)
+        return TT_OK;
+    if (strcmp(tls, "0") != 0 && strcmp(tls, "1") != 0)
+        return tt__fail(TT_ERR_INVALID, "TT_TLS: expected 1 or 0, got \"%.40s\"", tls);
+    if (*tls == '1' && *wire != TT__WIRE_DEFAULT && *wire != TT__WIRE_TLS)
+        return tt__fail(TT_ERR_INVALID, "TT_TLS=1 asks for tls, TT_WIRE=%s for something else: unset one of them",
+                        name);
+    if (*tls == '1')
+        *wire = TT__WIRE_TLS;
+    return TT_OK;
+}
+
+tt_status tt__wire_check(tt__wire *wire, const tt__secret *secret) {
+    TT__TRY(tt__wire_asked(wire));
+    if (*wire != TT__WIRE_SEALED || secret->set)
+        return TT_OK;
+    return tt__fail(TT_ERR_INVALID,
+                    "TT_WIRE=sealed needs a job secret: give all processes of the job the same TT_SECRET or "
+                    "TT_SECRET_FILE (make one with: openssl rand -hex 32)");
+}
+
+tt_status tt__wire_choose(tt__wire *wire, const tt__secret *secret, bool one_host, bool says_so) {
+    TT__TRY(tt__wire_check(wire, secret));
+    bool asked = *wire != TT__WIRE_DEFAULT;
+    if (!asked)
+        *wire = secret->set && !one_host ? TT__WIRE_SEALED : TT__WIRE_PLAIN;
+    if (*wire == TT__WIRE_PLAIN && says_so && !one_host)
+        tt__log(TT_LOG_WARNING,
+                asked ? "connections between hosts are plain (TT_WIRE=plain): who can change packets on their way can "
+                        "change gradients unnoticed"
+                      : "connections between hosts are plain, since the job has no secret: who can change packets on "
+                        "their way can change gradients unnoticed (TT_SECRET, TT_SECRET_FILE)");
     return TT_OK;
 }

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/files/planted.h"
 #include "net/net.h"
-#include "net/secure/wire_choice.h"
+#include "net/secure/secret.h"
 
 #include <errno.h>
 #include <openssl/err.h>

@@ -1,5 +1,5 @@
-/* TLS 1.3 by OpenSSL: its settings, and connections for stream.c alone. A connection (an SSL, void here) reads and
- * writes its socket itself, never waits, never raises SIGPIPE. */
+/* TLS 1.3 by OpenSSL: its settings, and connections, which only stream.c uses. A connection (OpenSSL's SSL, here void)
+ * reads and writes its socket itself, never waits, and never raises SIGPIPE. */
 #ifndef TT_NET_TLS_H
 #define TT_NET_TLS_H
 
@@ -8,7 +8,7 @@
 
 #include <sys/uio.h>
 
-/* Settings and keys for encrypted streams, for as long as any stream of it lives. */
+/* Settings and keys for encrypted streams. They must outlive these streams. */
 typedef struct tt__tls tt__tls;
 
 /* Load settings from the environment. *out = NULL: no encryption is asked for. Errors: TT_ERR_INVALID neither secret
@@ -16,11 +16,11 @@ typedef struct tt__tls tt__tls;
 tt_status tt__tls_load(tt__tls **out, const tt__secret *secret);
 void tt__tls_free(tt__tls *tls);
 
-/* Make a connection over `fd`; NULL when memory is out. */
+/* Make a connection over `fd`; NULL: no memory. */
 void *tt__tls_connection(tt__tls *tls, int fd, bool server);
 void tt__tls_connection_free(void *ssl);
 
-/* Like the calls of streams. */
+/* As the calls of streams (stream.h). */
 tt__io tt__tls_begin(void *ssl);
 tt__io tt__tls_read(void *ssl, void *data, size_t size, size_t *got);
 tt__io tt__tls_write(void *ssl, const struct iovec *pieces, int n, size_t *put);

@@ -2,8 +2,8 @@
 
 #include "autograd/leaf.h"
 #include "autograd/sparse_grad.h"
+#include "base/dtype.h"
 #include "base/error.h"
-#include "base/half.h"
 #include "tensor/device/parallel.h"
 #include "tensor/ops/ops.h"
 

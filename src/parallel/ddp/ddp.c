@@ -6,7 +6,6 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/saved_error.h"
 #include "nn/module.h"
 #include "parallel/ddp/ddp_state.h"
 #include "reducer/text_agreement.h"

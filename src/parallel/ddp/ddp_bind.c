@@ -2,7 +2,6 @@
  * that holds the gradients. */
 #include "autograd/engine.h"
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "parallel/ddp/ddp_state.h"
 #include "reducer/text_agreement.h"
 #include "tensor/core/tensor.h"

@@ -17,7 +17,6 @@
 #include "autograd/leaf.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "parallel/carried.h"
 #include "parallel/device_peers.h"

@@ -3,7 +3,7 @@
 
 #include "autograd/sparse_grad.h"
 #include "base/args.h"
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "comm/group.h"
 #include "tensor/core/tensor.h"
 #include "tensor/ops/ops.h"

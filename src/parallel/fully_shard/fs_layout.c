@@ -4,7 +4,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/sparse_grad.h"
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "comm/group.h"
 #include "optim/optimizer.h"
 #include "parallel/ddp/ddp_state.h"

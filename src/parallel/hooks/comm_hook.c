@@ -2,7 +2,6 @@
 #include "parallel/hooks/comm_hook.h"
 
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "parallel/ddp/ddp_state.h"
 #include "reducer/text_agreement.h"

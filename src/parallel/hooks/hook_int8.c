@@ -10,8 +10,8 @@
  *   stage 1  the average of this rank's slice over the ranks, in their order, to all: all_gather
  * 2 (N-1)/N C (1 + 4 / W) bytes a rank for C elements; the blocks behind the last element are zero. */
 #include "base/args.h"
+#include "base/dtype.h"
 #include "base/error.h"
-#include "base/half.h"
 #include "parallel/hooks/comm_hook.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* The loops of communication hooks. Every operation rounds by itself, so that each level gives the same bits. */
 #include "parallel/hooks/comm_hook.h"
 
-#include "base/half.h"
+#include "base/dtype.h"
 
 #include <string.h>
 

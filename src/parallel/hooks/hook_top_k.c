@@ -6,8 +6,8 @@
  * A gradient of n elements gives k = ceil(density n) pairs of 8 bytes, the place in the bucket and the value; K pairs a
  * bucket. One all_gather: (N-1) 8 K bytes a rank. All ranks add up the pairs in the order of ranks and divide by N. */
 #include "base/args.h"
+#include "base/dtype.h"
 #include "base/error.h"
-#include "base/half.h"
 #include "base/text/format.h"
 #include "parallel/hooks/comm_hook.h"
 

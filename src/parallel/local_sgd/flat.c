@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "optim/dict.h"
 #include "reducer/reducer.h"

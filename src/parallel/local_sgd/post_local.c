@@ -9,7 +9,6 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "parallel/local_sgd/averager.h"

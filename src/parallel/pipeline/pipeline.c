@@ -2,7 +2,6 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "nn/chain.h"
 #include "parallel/pipeline/pipeline_own.h"

@@ -7,7 +7,6 @@
 #include "parallel/pipeline/pipeline_own.h"
 
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/native/peer_memory.h"
 #include "reducer/text_agreement.h"

@@ -2,7 +2,6 @@
 #include "autograd/leaf.h"
 #include "base/error.h"
 #include "base/random_bytes.h"
-#include "base/saved_error.h"
 #include "net/secure/secret.h"
 #include "parallel/rpc/dist.h"
 #include "tensor/ops/ops.h"

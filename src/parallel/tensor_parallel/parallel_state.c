@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "nn/module.h"
 #include "parallel/tensor_parallel/tensor_parallel.h"
 #include "tensor/core/named_tensors.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "autograd/engine.h"
-#include "base/saved_error.h"
+#include "base/error.h"
 
 static const char scatter_site[] = "the averaging of gradients";
 

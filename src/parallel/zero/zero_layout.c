@@ -1,7 +1,6 @@
 /* Where the parameters of a sharded optimizer lie, and their slices. */
 #include "autograd/engine.h"
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "parallel/zero/zero.h"
 
@@ -9,6 +8,7 @@
 #include <string.h>
 
 const char tt__zero_kind[] = "ZeRO";
+#include "base/error.h"
 
 tt__zero *tt__zero_of(const char *who, const tt_optimizer *optimizer) {
     if (!optimizer) {

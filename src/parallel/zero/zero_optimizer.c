@@ -1,8 +1,8 @@
 /* Makes and frees sharded optimizers: checks the wrapper and the options, compares them over the ranks, and has the
  * program make its optimizer over the slices. */
 #include "base/args.h"
-#include "base/saved_error.h"
 #include "base/text/format.h"
+#include "base/error.h"
 #include "optim/clipping/clip.h"
 #include "optim/mixed_precision/masters.h"
 #include "parallel/ddp/ddp_state.h"

@@ -1,9 +1,10 @@
 /* The step of a sharded optimizer: every rank updates its slices, and takes the others' updated slices. */
 #include "base/error.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "parallel/zero/zero.h"
 #include "reducer/text_agreement.h"
+
+#include "base/error.h"
 
 #include <stdlib.h>
 #include <string.h>

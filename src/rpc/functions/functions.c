@@ -3,7 +3,7 @@
 #include "rpc/functions/functions.h"
 
 #include "base/error.h"
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "rpc/workers/network.h"
 
 #include <ctype.h>

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
-#include "base/saved_error.h"
 #include "comm/group.h"
 #include "comm/shared/pause.h"
 #include "rpc/calls/sending.h"

@@ -1,7 +1,7 @@
 #include "rpc/values/landing_memory.h"
 
+#include "base/build.h"
 #include "base/machine/clock.h"
-#include "base/sanitizers.h"
 
 #include <pthread.h>
 #include <stdbool.h>

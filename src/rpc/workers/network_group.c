@@ -3,7 +3,6 @@
  * and the world shows which ranks leave. */
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/saved_error.h"
 #include "comm/native/native.h"
 #include "comm/shared/doorbell.h"
 #include "comm/shared/placement.h"

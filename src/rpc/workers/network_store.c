@@ -7,11 +7,10 @@
  * The lock is not held while a card is read: the callers of find() and name_of() read it themselves; for reach(), which
  * must not block, a thread does, which is started when it is first needed. Workers of one host use TCP, too. */
 #include "base/error.h"
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "base/machine/clock.h"
-#include "base/machine/cores.h"
+#include "base/process/limits.h"
 #include "base/process/threads.h"
-#include "base/saved_error.h"
 #include "comm/message/joining/dialling.h"
 #include "comm/message/link.h"
 #include "rpc/workers/store_cards.h"

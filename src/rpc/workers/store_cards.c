@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/machine/host_name.h"
 #include "base/machine/clock.h"
-#include "base/saved_error.h"
 
 #include <inttypes.h>
 #include <stdio.h>

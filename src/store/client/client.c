@@ -3,8 +3,7 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
-#include "base/saved_error.h"
-#include "net/job/interrupt.h"
+#include "net/net.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,7 +27,7 @@ void tt__store_client_close(tt__store_client *client) {
     tt__bytes_free(&client->out);
 }
 
-/* Close the connection, which is of no more use. */
+/* Close the connection, which can't be used any more. */
 static tt_status client_close_with(tt__store_client *client, tt_status status) {
     tt__store_client_close(client);
     return status;
@@ -193,7 +192,7 @@ static tt_status shake_hands(tt__store_client *client, int64_t deadline_ms) {
     return status;
 }
 
-/* Is this a 1.13 server? Asks it for something that harms nobody. */
+/* Is this a 1.13 server? The question that is sent changes nothing there. */
 static tt_status ask_older(tt__store_client *client, int64_t deadline_ms) {
     int64_t count;
     TT__TRY(tt__store_client_begin(client, TT__STORE_NUM_KEYS));

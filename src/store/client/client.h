@@ -1,6 +1,5 @@
-/* One connection to a TCPStore server: requests are gathered and sent in one write, replies are read through a
- * buffer. Not locked; its owner sees to that. After any failure except a cancelled wait the connection is closed,
- * and all calls fail. */
+/* One connection to a TCPStore server: requests are gathered and sent in one write, replies are read through a buffer.
+ * Its owner locks it. After any failure except a cancelled wait the connection is closed, and all calls fail. */
 #ifndef TT_STORE_CLIENT_H
 #define TT_STORE_CLIENT_H
 
@@ -8,8 +7,7 @@
 #include "net/stream.h"
 #include "store/wire.h"
 
-/* Credentials of a client; the owner keeps them as long as the client. Zeroed: it proves nothing, as PyTorch's
- * clients. */
+/* Credentials of a client; they must outlive it. Zeroed: it proves nothing, as PyTorch's clients. */
 typedef struct tt__store_access {
     tt__secret secret;
     tt__tls *tls;
@@ -19,23 +17,23 @@ typedef struct tt__store_client {
     tt__stream stream; /* fd -1: closed */
     tt_store_dialect dialect;
     bool ended;                 /* closed because the other side closed it */
-    uint8_t life[TT__JOB_SIZE]; /* the server's, as it has proved; zeros: it has none, or nothing was proved */
+    uint8_t life[TT__JOB_SIZE]; /* the server's (tt__store_life()); zeros: it has none, or has proved nothing */
     tt__bytes out;
     uint8_t in[4096];
     size_t in_start, in_end;
 } tt__store_client;
 
-/* Connect, prove what there is to prove and, in the 2.x dialect, shake hands. `client` may be closed whatever the
- * result. */
+/* Connect, prove the secret if there is one and, in the 2.x dialect, send VALIDATE. Whatever the result, `client` may
+ * be closed. */
 tt_status tt__store_client_open(tt__store_client *client, const char *host, int port, tt_store_dialect dialect,
                                 const tt__store_access *access, int64_t deadline_ms);
 bool tt__store_client_is_open(const tt__store_client *client);
 void tt__store_client_close(tt__store_client *client);
 
-/* Start a request; its fields are then put into client->out. TT_ERR_UNSUPPORTED if the dialect lacks `op`. */
+/* Start a request, whose fields the caller puts into client->out. TT_ERR_UNSUPPORTED: the dialect lacks `op`. */
 tt_status tt__store_client_begin(tt__store_client *client, tt__store_op op);
 
-/* Send what was put. */
+/* Send the requests in client->out. */
 tt_status tt__store_client_send(tt__store_client *client, int64_t deadline_ms);
 
 tt_status tt__store_client_read(tt__store_client *client, void *data, size_t size, int64_t deadline_ms);
@@ -44,7 +42,7 @@ tt_status tt__store_client_read_i64(tt__store_client *client, int64_t *value, in
 tt_status tt__store_client_read_string(tt__store_client *client, tt_store_value *value, size_t max,
                                        int64_t deadline_ms);
 
-/* Read the one byte that ends a WAIT or BARRIER. On TT_ERR_TIMEOUT and TT_ERR_ABORTED (net/job/interrupt.h) in the 2.x
+/* Read the one byte that ends a WAIT or BARRIER. On TT_ERR_TIMEOUT and TT_ERR_ABORTED (net/net.h) in the 2.x
  * dialect the wait has been cancelled and the connection is still good; in the 1.13 dialect a late answer would look
  * like the next reply, so it is closed. */
 tt_status tt__store_client_read_stop_waiting(tt__store_client *client, int64_t deadline_ms);

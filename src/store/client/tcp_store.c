@@ -5,8 +5,7 @@
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
 #include "base/quarantine.h"
-#include "net/job/interrupt.h"
-#include "store/client/call_lock.h"
+#include "net/net.h"
 #include "store/client/client.h"
 #include "store/store_ops.h"
 
@@ -33,7 +32,7 @@ typedef struct tcp_store {
 /* One call in progress. */
 typedef struct call {
     tcp_store *store;
-    tt__store_client *client; /* to be touched only while status is TT_OK, which implies that the lock is held */
+    tt__store_client *client; /* used only while status is TT_OK, because then the lock is held */
     int64_t deadline_ms;
     bool locked;
     tt_status status; /* of the first thing that failed */
@@ -58,7 +57,7 @@ static void put_u64(call *c, uint64_t value) {
         tt__store_put_u64(&c->client->out, value);
 }
 
-/* Put the user's key as it is sent: with a leading slash. */
+/* Append the user's key as it is sent, with a leading slash. */
 static void put_key(call *c, const char *key) {
     size_t size = strlen(key) + 1;
     if (c->status)
@@ -113,7 +112,7 @@ static void read_flag(call *c, uint8_t *flag) {
         c->status = tt__store_client_read(c->client, flag, 1, c->deadline_ms);
 }
 
-/* Release the lock; name a failure with the server's address and what was asked. */
+/* Release the lock; put the server's address and the call before a failure's text. */
 static tt_status tcp_end(call *c, const char *what, const char *key) {
     tt_status status = c->status;
     if (status && key)
@@ -215,8 +214,8 @@ static bool is_missing(const call *c, const char *key, int64_t deadline_ms) {
     return flag == TT__STORE_NOT_READY;
 }
 
-/* Name the keys still missing as "a, b, c"; all keys where the server can't be asked any more. Once asked, it is given
- * longer: an answer that came too late would cost the connection, and so, on a busy machine, a job. */
+/* Name the missing keys as "a, b, c", or all keys if the server can't be asked any more. The server gets extra time to
+ * answer: an answer that is not read would cost the connection, and thus, on a busy machine, a job. */
 static void name_missing(call *c, const char *const *keys, size_t n, char text[KEYS_TEXT_SIZE]) {
     int64_t deadline_ms = tt__deadline_ms(NAMING_MS);
     size_t named = 0, used = 0, i = 0;
@@ -380,7 +379,7 @@ static tt_status count_client(tcp_store *store, int64_t delta, int64_t deadline_
     return c.status;
 }
 
-/* Wait, on the serving side, for the others, so that none finds the server gone before it has begun. */
+/* On the serving side, wait for the other clients: one that comes late must not find the server gone. */
 static tt_status wait_for_workers(tcp_store *store, const tt_tcp_store_args *args, int64_t deadline_ms) {
     int64_t came = 0;
     TT__TRY(count_client(store, 1, deadline_ms, &came));
@@ -389,7 +388,7 @@ static tt_status wait_for_workers(tcp_store *store, const tt_tcp_store_args *arg
     for (long pause_us = 100; came < args->world_size; pause_us = pause_us < 8000 ? 2 * pause_us : 10000) {
         tt__sleep_us(pause_us);
         tt_status status = tt__left_ms(deadline_ms) ? count_client(store, 0, deadline_ms, &came) : TT_ERR_TIMEOUT;
-        /* The deadline may as well pass while the count is asked for: it is the clients that didn't come. */
+        /* If the deadline passes while the count is asked for, the reason is the same: clients are missing. */
         if (status == TT_ERR_TIMEOUT)
             return tt__fail(status, "timed out after %" PRId64 " ms waiting for clients: %" PRId64 " of %d joined",
                             tcp_timeout_ms(&store->base), came, args->world_size);
@@ -398,7 +397,7 @@ static tt_status wait_for_workers(tcp_store *store, const tt_tcp_store_args *arg
     return TT_OK;
 }
 
-/* Write the server's life as text; none where it has none. */
+/* Write the server's life as text; "" if it has none. */
 static void note_life(tcp_store *store) {
     static const uint8_t none[TT__JOB_SIZE];
     const uint8_t *life = store->client.life;

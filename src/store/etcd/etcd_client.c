@@ -5,7 +5,7 @@
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
 #include "base/text/parse.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 #include "store/etcd/etcd_text.h"
 #include "store/etcd/json_scan.h"
 
@@ -96,10 +96,10 @@ void tt__etcd_client_end(tt__etcd_client *client) {
 
 /* ---- one attempt */
 
-/* What is to be done after an attempt. */
+/* What follows an attempt. */
 typedef enum verdict { ANSWERED, TRY_NEXT, LOG_IN, FAILED } verdict;
 
-/* One call on whichever server it takes. */
+/* One call, on one server after another. */
 typedef struct attempts {
     tt__etcd_client *client;
     const char *path;
@@ -125,7 +125,7 @@ static tt__http_end send_to_current(attempts *a, bool posts, const char *path, i
                          &a->client->answer);
 }
 
-/* There is nothing at the path of a v3 server: ask what it is. */
+/* The server has nothing at this path: ask for its version. */
 static verdict find_out_version(attempts *a) {
     tt__etcd_client *client = a->client;
     const char *url = client->urls[client->current];
@@ -144,7 +144,7 @@ static verdict find_out_version(attempts *a) {
     return FAILED;
 }
 
-/* Etcd has answered something else than 200. */
+/* Deal with an answer of etcd's other than 200. */
 static verdict judge_refusal(attempts *a) {
     tt__etcd_client *client = a->client;
     tt__etcd_refusal r;
@@ -211,7 +211,7 @@ static verdict attempt_once(attempts *a) {
 
 void tt__etcd_turn_away(tt__etcd_client *client) { client->current = (client->current + 1) % client->servers; }
 
-/* Turn to the next server; after all of them wait a little. */
+/* Turn to the next server; after the last one wait a little. */
 static void turn_to_next(attempts *a) {
     tt__etcd_client *client = a->client;
     tt__etcd_turn_away(client);
@@ -255,7 +255,7 @@ static bool take_token(tt__etcd_client *client, tt__span answer) {
     return client->token != NULL;
 }
 
-/* Exchange user and password for a token. A server that asks for neither is all right, as etcdctl finds. */
+/* Exchange user and password for a token. A server that wants neither is accepted, as etcdctl does. */
 static tt_status log_in(tt__etcd_client *client, int64_t deadline_ms) {
     tt__bytes body = {0};
     tt__etcd_put_text(&body, "{\"name\":");

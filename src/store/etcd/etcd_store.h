@@ -1,18 +1,17 @@
 /* What the parts of an etcd store share.
  *
- * A key lies in etcd below the store's prefix. Beside the keys each store that has written has one of its own, its
- * marker, whose name behind the prefix begins with a zero byte, so that it is no key: etcd_write.c.
+ * The store's keys are below its prefix in etcd. Each store that has written also has a marker, whose name after the
+ * prefix begins with a zero byte, so it is no key of the store: etcd_write.c.
  *
- * etcd_store.c has the table of operations; etcd_read.c, etcd_write.c and etcd_wait.c make etcd's requests of them;
+ * etcd_store.c has the table of operations; etcd_turn.c, etcd_write.c and etcd_wait.c make etcd's requests of them;
  * etcd_client.c sends these to a server that works. */
 #ifndef TT_STORE_ETCD_STORE_H
 #define TT_STORE_ETCD_STORE_H
 
-#include "store/client/call_lock.h"
 #include "store/etcd/etcd_client.h"
 #include "store/store_ops.h"
 
-/* Of values: with the key, in base64, and as etcd counts, a request stays below its 1.5 MiB. */
+/* The most bytes of a value. With its key, and in base64, a request then stays below etcd's limit of 1.5 MiB. */
 #define TT__ETCD_MAX_VALUE ((size_t)1 << 20)
 
 typedef struct tt__etcd_store {
@@ -23,14 +22,14 @@ typedef struct tt__etcd_store {
     char *prefix; /* with its slash */
     size_t prefix_size;
     struct {
-        char name[40]; /* behind the prefix and the zero byte */
-        int64_t lease; /* 0: it was not written yet */
+        char name[40]; /* what follows the prefix and the zero byte */
+        int64_t lease; /* 0: the marker was not written yet */
         int64_t revision;
-        int64_t writes; /* the number of the last one that was begun */
+        int64_t writes; /* the number of the last write that was begun */
     } marker;
 } tt__etcd_store;
 
-/* ---- a call's turn on the store (etcd_turn.c) */
+/* ---- a call's turn on the store (etcd_turn.c) ---- */
 
 typedef struct tt__etcd_turn {
     tt__etcd_store *store;
@@ -39,26 +38,26 @@ typedef struct tt__etcd_turn {
     tt_status status; /* of the first thing that failed */
 } tt__etcd_turn;
 
-/* Begin with keys that are checked to be short enough; timeout_ms 0 = the store's. */
+/* Begin a turn, and check that the keys are short enough; timeout_ms 0 = the store's. */
 tt__etcd_turn tt__etcd_begin(tt_store *store, const char *const *keys, size_t n, int64_t timeout_ms);
-/* End it, and return its status; name a failure with what was asked. */
+/* End it, and return its status; a failure's text gets the call's name and key. */
 tt_status tt__etcd_end(tt__etcd_turn *turn, const char *what, const char *key);
 
-/* POST a request, to be freed by the caller, unless the turn has failed; false: it has by now. */
+/* POST a request, which the caller frees, unless the turn has failed. False: it has failed, now or before. */
 bool tt__etcd_post(tt__etcd_turn *turn, const char *path, const tt__bytes *body, size_t max_answer, tt__span *answer);
 
-/* The turn fails for want of memory; or because of what no etcd would answer. */
+/* Make the turn fail: memory is out; the answer is none of etcd. */
 void tt__etcd_no_memory(tt__etcd_turn *turn);
 void tt__etcd_bad_answer(tt__etcd_turn *turn, const char *expected);
 
-/* Append "key":"..." of a key, or of the marker; of all keys in [from, to]; ,"range_end":"..." that makes of a key all
- * that begin with `prefix`. */
+/* Append "key":"..." for a key; for all keys in [from, to]; for the marker. tt__etcd_put_end() appends
+ * ,"range_end":"...", after which a key stands for all keys that begin with `prefix`. */
 void tt__etcd_put_key(tt__bytes *out, const tt__etcd_store *store, const char *key);
 void tt__etcd_put_keys(tt__bytes *out, const tt__etcd_store *store, const char *from, const char *to);
 void tt__etcd_put_marker(tt__bytes *out, const tt__etcd_store *store);
 void tt__etcd_put_end(tt__bytes *out, const tt__etcd_store *store, const char *prefix);
 
-/* ---- what answers hold (etcd_turn.c); spans are parts of the answer */
+/* ---- what answers hold (etcd_turn.c); spans are parts of the answer ---- */
 
 typedef struct tt__etcd_kv {
     bool there;
@@ -66,74 +65,75 @@ typedef struct tt__etcd_kv {
     int64_t revision;    /* of its last change */
 } tt__etcd_kv;
 
-/* The store's revision as the answer tells; 0: it tells none. */
+/* Return the store's revision in the answer; 0: there is none. */
 int64_t tt__etcd_revision(tt__span answer);
-/* Take the next of the kvs of a range's answer. *kvs begins as the member "kvs". */
+/* Take the next item of a range's answer. *kvs is the member "kvs" at first. */
 bool tt__etcd_next_kv(tt__span *kvs, tt__etcd_kv *kv);
-/* A kv's key without the prefix, NUL-terminated; false: it is none of the store's keys, or memory is out. */
+/* Copy the item's key without the prefix, NUL-terminated; false: it is none of the store's keys, or memory is out. */
 bool tt__etcd_key_of(const tt__etcd_store *store, const tt__etcd_kv *kv, tt__bytes *key);
-/* A kv's value, which is the caller's; a failure is the turn's. */
+/* Decode the item's value, which is the caller's; a failure is the turn's. */
 void tt__etcd_value_of(tt__etcd_turn *turn, const tt__etcd_kv *kv, tt_store_value *value);
 
-/* ---- reading (etcd_read.c) */
+/* ---- reading (etcd_turn.c) ---- */
 
-/* Look for keys, all at one revision or later (*revision); with or without their values. `found` sees each, in
+/* Look for keys, all at one revision or later (*revision); with or without their values. `found` is called for each, in
  * order. */
 void tt__etcd_look(tt__etcd_turn *turn, const char *const *keys, size_t n, bool values, int64_t *revision,
                    void (*found)(tt__etcd_turn *turn, void *user, size_t i, const tt__etcd_kv *kv), void *user);
 
-/* Count the keys, as of all users. */
+/* Count the keys of all users. */
 void tt__etcd_count(tt__etcd_turn *turn, int64_t *count);
 
-/* All keys below a prefix of the store's own, without values: each to `found`. *revision: as of which. */
+/* Call `found` for each key below `prefix`, which is below the store's own, without values. *revision: the keys are
+ * those of this revision. */
 void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, int64_t *revision,
                    void (*found)(tt__etcd_turn *turn, void *user, const tt__etcd_kv *kv), void *user);
 
-/* ---- leases: keys under one vanish when nobody keeps it alive (etcd_write.c) */
+/* ---- leases: keys under one vanish when nobody keeps it alive (etcd_write.c) ---- */
 
-/* Make a lease of `seconds`; *granted (may be NULL): what etcd made of it. Errors as of tt__etcd_call(). */
+/* Make a lease of `seconds`; *granted (may be NULL): how many etcd granted. Errors: those of tt__etcd_call(). */
 tt_status tt__etcd_grant(tt__etcd_client *client, int64_t seconds, int64_t deadline_ms, int64_t *id, int64_t *granted);
 
 /* Begin its time anew. TT_ERR_STATE: it has ended. */
 tt_status tt__etcd_keep(tt__etcd_client *client, int64_t id, int64_t deadline_ms);
 
-/* End it, and with it its keys. One that has ended already is all right. */
+/* End it, and delete its keys. TT_OK also if it has ended already. */
 tt_status tt__etcd_revoke(tt__etcd_client *client, int64_t id, int64_t deadline_ms);
 
-/* ---- writing, exactly once (etcd_write.c) */
+/* ---- writing, exactly once (etcd_write.c) ---- */
 
 /* When a write may happen. */
 enum { TT__ETCD_ALWAYS = -1, TT__ETCD_IF_THERE = -2 };
 
 typedef struct tt__etcd_write {
     const tt__bytes *ops; /* requests of a transaction, separated by commas */
-    const char *key;      /* whose state decides, and is read if it decides against the write; or NULL */
-    int64_t revision;     /* which the key must have, 0 if it must be missing; or TT__ETCD_ALWAYS or _IF_THERE */
+    const char *key; /* its state decides about the write, and is read if that does not happen; NULL: nothing decides */
+    int64_t revision; /* that the key must have; 0: it must be missing; or TT__ETCD_ALWAYS, TT__ETCD_IF_THERE */
 } tt__etcd_write;
 
 /* Write. *done: it happened; else `now` (if it is not NULL) is the key's state, in an answer that lives until the next
  * request. *revision (may be NULL): that of the write. */
 void tt__etcd_commit(tt__etcd_turn *turn, const tt__etcd_write *write, bool *done, tt__etcd_kv *now, int64_t *revision);
 
-/* Append the request that puts a value; lease 0: it stays. A value that is too long fails the turn. */
+/* Append the request that sets a value; lease 0: the key stays. If the value is too long, the turn fails. */
 void tt__etcd_put_put(tt__etcd_turn *turn, tt__bytes *ops, const char *key, tt__span value, int64_t lease);
 
-/* Change one key as what it holds decides: `decide` sees its value (NULL: it is missing), and gives the next one, or
- * none (false); it may fail the turn. It is asked again when another user was faster. */
+/* Change one key, depending on its value: `decide` gets the value (NULL: the key is missing) and returns the next one,
+ * or false to leave the key; it may make the turn fail. It is called again if another user was faster. */
 typedef bool (*tt__etcd_decide)(tt__etcd_turn *turn, void *user, const tt__bytes *now, tt__bytes *next);
 void tt__etcd_modify(tt__etcd_turn *turn, const char *key, int64_t lease, tt__etcd_decide decide, void *user,
                      int64_t *revision);
 
-/* Return the marker's lease: at the end of the store, as far as that is possible at once. */
+/* End the marker's lease when the store ends, if that is possible at once. */
 void tt__etcd_drop_marker(tt__etcd_store *store);
 
 /* compare_set, the new value under a lease, 0 = none. */
 void tt__etcd_compare_set_in(tt__etcd_turn *turn, const char *key, tt__span expected, tt__span desired, int64_t lease,
                              tt_store_value *value);
 
-/* ---- waiting, by watches (etcd_wait.c) */
+/* ---- waiting, by watches (etcd_wait.c) ---- */
 
-/* Wait until all keys are there; then read them, unless `values` is NULL. */
+/* Wait until all keys exist; then read them, unless `values` is NULL. */
 void tt__etcd_await(tt__etcd_turn *turn, const char *const *keys, size_t n, tt_store_value *values);
 
 /* Wait until the number under `key`, which was *number at `revision`, is at least `least`. */

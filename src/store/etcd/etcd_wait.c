@@ -1,6 +1,6 @@
-/* Waiting for keys: look, then watch from the revision that the look was of, so that nothing is missed in between. A
- * watch that ends without result, because its server is gone, say, or which is silent for long, as that of a server
- * that was cut off from the others would be for ever, is followed by another look. */
+/* Waiting for keys: look, then watch from the revision of that look, so that no change is missed in between. A watch
+ * may end without a result, because its server is gone, or be silent for long, because its server is cut off from the
+ * others. Then another look follows. */
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
@@ -22,14 +22,14 @@ enum { WATCH_MS = 8000, PAUSE_FIRST_MS = 10, PAUSE_LAST_MS = 500, KEYS_TEXT_SIZE
 typedef struct key_watch {
     const tt__bytes *keys;
     int64_t revision;
-    /* Sees each change; returns false to end the watch. */
+    /* Called for each change; returns false to end the watch. */
     bool (*event)(void *user, const tt__etcd_kv *kv, bool deleted);
     void *user;
 } key_watch;
 
 typedef struct watching {
     key_watch *watch;
-    bool heard;   /* a line came: the first says that the watch is there */
+    bool heard;   /* a line came: the first one says that the watch has begun */
     bool refused; /* etcd ends it */
 } watching;
 
@@ -53,7 +53,7 @@ static bool take_events(const key_watch *w, tt__span events) {
     return true;
 }
 
-/* One message: the changes of some revisions, all of each unless it says "fragment": then more follow. */
+/* Take one message: all changes of some revisions, unless it says "fragment": then more of them follow. */
 static bool take_watch_line(void *user, tt__span line) {
     watching *w = user;
     key_watch *watch = w->watch;
@@ -87,8 +87,8 @@ static tt__etcd_watch_end watch_once(tt__etcd_turn *turn, watching *w) {
     return end;
 }
 
-/* Watch until the callback ends it, or for a while, or until time is up: the caller looks anew. *pause_ms, 0 at first,
- * is for watches that end at once, one after the other. */
+/* Watch until the callback ends the watch, for a while, or until the deadline; then the caller looks again. *pause_ms,
+ * 0 at first, grows if watches end at once, one after the other. */
 static void watch_keys(tt__etcd_turn *turn, key_watch *watch, int64_t *pause_ms) {
     watching w = {.watch = watch};
     tt__etcd_watch_end end = watch_once(turn, &w);
@@ -104,7 +104,7 @@ static void watch_keys(tt__etcd_turn *turn, key_watch *watch, int64_t *pause_ms)
     tt__sleep_ms(left);
 }
 
-/* ---- keys that are to come */
+/* ---- waiting for keys */
 
 typedef struct waiting {
     tt__etcd_store *store;
@@ -134,7 +134,7 @@ static void waiting_found(tt__etcd_turn *turn, void *user, size_t i, const tt__e
         tt__etcd_value_of(turn, kv, &w->values[i]);
 }
 
-/* The first place in the order whose key is not before `name`. */
+/* Return the first place in the order whose key is `name` or comes after it. */
 static size_t find_awaited(const waiting *w, const char *name) {
     size_t low = 0, high = w->n;
     while (low < high) {
@@ -225,7 +225,7 @@ void tt__etcd_await(tt__etcd_turn *turn, const char *const *keys, size_t n, tt_s
     free(w.order);
 }
 
-/* ---- a number that is to grow */
+/* ---- waiting for a number */
 
 typedef struct growing {
     int64_t number, least;

@@ -11,7 +11,6 @@
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
 #include "base/random_bytes.h"
-#include "base/saved_error.h"
 #include "net/secure/secret.h"
 #include "store/etcd/etcd_store.h"
 #include "store/etcd/etcd_text.h"
@@ -86,7 +85,7 @@ static tt_status name_marker(tt__etcd_store *store) {
     return TT_OK;
 }
 
-/* Have a lease for the marker, which begins as missing. */
+/* Make a lease for the marker, which is missing at first. */
 static void obtain_lease(tt__etcd_turn *turn) {
     tt__etcd_store *store = turn->store;
     if (!turn->status && !*store->marker.name)
@@ -177,7 +176,7 @@ void tt__etcd_put_put(tt__etcd_turn *turn, tt__bytes *ops, const char *key, tt__
 
 /* ---- the transaction */
 
-/* Take the state of a key off the responses of the failure branch. */
+/* Take a key's state off the responses of the failure branch. */
 static void take_write_state(tt__etcd_turn *turn, tt__span *responses, tt__etcd_kv *kv) {
     tt__span response, range, kvs;
     *kv = (tt__etcd_kv){0};
@@ -186,7 +185,7 @@ static void take_write_state(tt__etcd_turn *turn, tt__span *responses, tt__etcd_
         tt__etcd_bad_answer(turn, "the state of a key");
 }
 
-/* Is the number of the write that is under way in the marker? */
+/* Does the marker have the number of the current write? */
 static bool is_marked(const tt__etcd_store *store, const tt__etcd_kv *marker) {
     tt__bytes value = {0};
     char number[24];
@@ -197,7 +196,7 @@ static bool is_marked(const tt__etcd_store *store, const tt__etcd_kv *marker) {
     return same;
 }
 
-/* The transaction did nothing. *again: the marker was not as this store thought, which is known now. */
+/* The transaction did nothing. *again: because the marker differed from what this store knew; now it is known. */
 static void read_failure(tt__etcd_turn *turn, const tt__etcd_write *write, tt__span answer, bool *done, bool *again,
                          tt__etcd_kv *now) {
     tt__etcd_store *store = turn->store;
@@ -250,7 +249,7 @@ void tt__etcd_commit(tt__etcd_turn *turn, const tt__etcd_write *write, bool *don
     store->marker.writes++;
     for (bool again = true; again && !turn->status;) {
         commit_once(turn, write, done, &again, now, revision ? revision : &ignored);
-        /* The lease may be gone: the process was suspended for a day, or somebody emptied etcd. */
+        /* The lease may be gone: the process was suspended for a day, or etcd was emptied. */
         if (turn->status == TT_ERR_NET && store->client.code == TT__ETCD_NOT_FOUND && !renewed) {
             turn->status = TT_OK;
             store->marker.lease = 0;
@@ -292,7 +291,7 @@ void tt__etcd_modify(tt__etcd_turn *turn, const char *key, int64_t lease, tt__et
                      int64_t *revision) {
     tt__bytes now = {0}, next = {0}, ops = {0};
     tt__etcd_kv state = {0};
-    bool known = false, done = false; /* first we guess that the key is missing: if so, one request does */
+    bool known = false, done = false; /* guess first that the key is missing: if so, one request is enough */
     for (int tries = 0; !turn->status && !done; tries++) {
         if (tries > PATIENT_TRIES)
             pause_for_others(turn, tries - PATIENT_TRIES);

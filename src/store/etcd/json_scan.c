@@ -21,7 +21,7 @@ static void skip_space(place *p) {
         p->at++;
 }
 
-/* Take this character, if it comes next. */
+/* Skip this character, if it comes next. */
 static bool json_take(place *p, char c) {
     if (!p->at || p->at == p->end || *p->at != (uint8_t)c)
         return false;
@@ -57,7 +57,7 @@ static void skip_word(place *p) {
 
 static void skip_value(place *p, int depth);
 
-/* The inside of an object or array, and its end. */
+/* Skip the inside of an object or array, and its end. */
 static void skip_members(place *p, char end, int depth) {
     skip_space(p);
     if (json_take(p, end))
@@ -96,7 +96,7 @@ size_t tt__json_size(tt__span text) {
     return text.size && p.at ? (size_t)(p.at - text.data) : 0;
 }
 
-/* What skip_value() passes, without white space; an empty span after a failure. */
+/* Return what skip_value() skips, without white space; an empty span after a failure. */
 static tt__span take_value(place *p) {
     skip_space(p);
     const uint8_t *from = p->at;

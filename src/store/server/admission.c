@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/job/asking.h"
 #include "net/net.h"
+#include "net/secure/munge.h"
 #include "net/secure/peer_user.h"
 
 #include <sys/resource.h>

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/job/asking.h"
+#include "net/secure/munge.h"
 #include "store/server/renewal.h"
 
 #include <errno.h>
@@ -50,7 +50,8 @@ static void close_connection(connection *c) {
     tt__store_session_end(&c->session);
     tt__list_remove(&c->node);
     free(c->handshake);
-    uv_close((uv_handle_t *)&c->poll, on_closed); /* before the descriptor: it may be another's at once */
+    uv_close((uv_handle_t *)&c->poll,
+             on_closed); /* before the descriptor is closed: another connection may get its number at once */
     tt__stream_close(&c->stream);
 }
 
@@ -63,7 +64,7 @@ static connection *connection_of(tt__pending_peer *peer) {
     return (connection *)(void *)((char *)peer - offsetof(connection, peer));
 }
 
-/* Close a connection whose time is over, or who must make room. One that was dismissed has been refused before. */
+/* Close a connection whose time is over, or that must make room. A dismissed one has been refused before. */
 static void refuse_oldest(tt__pending_peer *peer, const char *why) {
     connection *c = connection_of(peer);
     if (c->state == DISMISSED)
@@ -224,7 +225,7 @@ static tt_status begin_server_handshake(connection *c) {
     return tt__handshake_begin(c->handshake, &role);
 }
 
-/* The messages are small and the first on the connection: a client of ours leaves room for them in the socket. */
+/* The messages are small and the first on the connection, so the socket has room for them. */
 static bool send_handshake_reply(connection *c) {
     tt__handshake *h = c->handshake;
     struct iovec message = {h->out, h->out_size};
@@ -293,7 +294,7 @@ static void refuse_first_byte(connection *c, uint8_t first, const char *why) {
     refuse_words(c, done ? why : "it left at once");
 }
 
-/* Hand out the credential of the job secret: small, and the first on the connection. */
+/* Send the credential of the job secret. It is small and the first on the connection, so the socket has room for it. */
 static void answer_asking(connection *c) {
     uint8_t answer[TT__ASKING_ANSWER_MAX];
     size_t size = tt__asking_answer(answer);
@@ -411,7 +412,7 @@ void tt__connections_close(tt__connections *all) {
         close_connection((connection *)(void *)((char *)all->open.next - offsetof(connection, node)));
 }
 
-/* Those that come from now on write and read nothing of what was written before. */
+/* Clients that connect from now on neither read nor write what belongs to the time before. */
 static void begin_next_life(uint8_t life[TT__JOB_SIZE]) {
     for (int i = TT__JOB_SIZE / 2; i < TT__JOB_SIZE && !++life[i]; i++) {
     }

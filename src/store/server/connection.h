@@ -10,8 +10,8 @@
 
 /* All connections of one server, and what they share. */
 typedef struct tt__connections {
-    /* The store's life, which its clients learn in the handshake: in the first half the server's, drawn when it began,
-     * then a count of renewals. */
+    /* The store's life, which its clients learn in the handshake. Its first half is drawn when the server starts, the
+     * second counts renewals. */
     uint8_t life[TT__JOB_SIZE];
     uv_loop_t *loop;
     uv_timer_t *timer; /* for the next peer to expire */
@@ -24,7 +24,7 @@ typedef struct tt__connections {
 
 void tt__connections_init(tt__connections *all, uv_loop_t *loop, uv_timer_t *timer);
 
-/* Serve a new client on `fd`, which is taken, also after a failure. False when memory is out. */
+/* Serve a new client on `fd`, which is the connection's from now on, also after a failure. False: no memory. */
 bool tt__connection_open(tt__connections *all, int fd);
 
 /* Close the connection that has been pending longest; false: none is pending. */
@@ -33,7 +33,7 @@ bool tt__connections_drop_oldest(tt__connections *all);
 /* Close all connections; the loop's next run frees them. */
 void tt__connections_close(tt__connections *all);
 
-/* Close those connections, and forget those keys, that a renewal ends (renewal.h). */
+/* Close the connections, and forget the keys, that a renewal (renewal.h) ends. */
 void tt__connections_renew(tt__connections *all);
 
 #endif

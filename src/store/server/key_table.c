@@ -1,9 +1,9 @@
 #include "store/server/key_table.h"
 
+#include "base/build.h"
+#include "base/hash.h"
 #include "base/machine/clock.h"
-#include "base/mutant.h"
 #include "base/random_bytes.h"
-#include "base/siphash.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ void tt__store_table_init(tt__store_table *table) {
     tt__random_seed(table->seed, sizeof table->seed);
 }
 
-/* Note what an entry has now, and what memory it takes. */
+/* Update the table's counts after an entry has changed. */
 static void entry_changed(tt__store_table *table, tt__store_entry *entry) {
     bool kept = entry->present || entry->queued;
     size_t bytes = sizeof *entry + entry->key_size + entry->value.capacity + entry->queue_bytes;

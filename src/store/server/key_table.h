@@ -23,7 +23,7 @@ typedef struct tt__store_entry {
     tt__store_item *first, *last; /* of its queue, the oldest first */
     uint64_t queued;              /* their number */
     bool kept;                    /* has a value or a queue */
-    size_t queue_bytes, charged;  /* memory of its queue; its share of table->bytes */
+    size_t queue_bytes, charged;  /* memory of its queue; what table->bytes counts for this entry */
     size_t key_size;
     uint8_t key[];
 } tt__store_entry;
@@ -33,7 +33,7 @@ typedef struct tt__store_table {
     size_t bucket_count;           /* 0 or a power of two */
     size_t entries, present, kept; /* all; with a value; with a value or a queue */
     size_t bytes;                  /* of memory, taken by all entries */
-    uint64_t seed[2];              /* a client must not be able to choose keys that meet in one bucket */
+    uint64_t seed[2];              /* random, so that clients can't choose keys that collide */
 } tt__store_table;
 
 void tt__store_table_init(tt__store_table *table);
@@ -45,7 +45,7 @@ tt__store_entry *tt__store_table_find(const tt__store_table *table, tt__span key
 /* Find the entry of `key`, or make one without a value; NULL when memory is out. */
 tt__store_entry *tt__store_table_obtain(tt__store_table *table, tt__span key);
 
-/* Set the value to `data`, which must not lie in the entry; false when memory is out (the old value stays). */
+/* Set the value to `data`, which is not in the entry's memory; false: no memory, the old value stays. */
 bool tt__store_entry_assign(tt__store_table *table, tt__store_entry *entry, tt__span data);
 
 /* Append `data` to the value (a missing value counts as empty); false when memory is out. */
@@ -57,7 +57,7 @@ bool tt__store_entry_push(tt__store_table *table, tt__store_entry *entry, tt__sp
 /* Take the oldest value out of the queue, which is not empty: the caller's to free(). */
 tt__store_item *tt__store_entry_pop(tt__store_table *table, tt__store_entry *entry);
 
-/* Is there a value, or one in the queue? That is what WAIT and CHECK ask for. */
+/* Is there a value, or one in the queue? WAIT and CHECK ask for this. */
 static inline bool tt__store_entry_there(const tt__store_entry *entry) { return entry && entry->kept; }
 
 /* Parse the number at the start of a value, as C++'s stoll does. False if there is none. */

@@ -4,7 +4,7 @@
 #include "store/server/service.h"
 #include "store/server/waiters.h"
 
-#include "base/mutant.h"
+#include "base/build.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static tt__span value_or_empty(const tt__store_entry *entry) {
     return entry && entry->present ? tt__store_entry_value(entry) : (tt__span){0};
 }
 
-/* Without memory for it the key stays: its readers take longer to see that the client is gone. */
+/* If memory is out, the key will stay, and its readers take longer to see that the client is gone. */
 static void note_living(tt__store_session *session, tt__span key) {
     if (!session->living.size && tt__store_key_begins(key, TT__STORE_LIVING))
         tt__bytes_put(&session->living, key.data, key.size);
@@ -212,7 +212,7 @@ static void do_list_keys(request *r) {
                 tt__store_put_string(&r->session->out, tt__store_entry_key(e));
 }
 
-/* Count arrivals in the key; the one that completes the world opens the barrier for all. */
+/* Count arrivals in the key; the last one of the world opens the barrier for all. */
 static void do_barrier(request *r) {
     tt__store_entry *entry = obtain_entry(r, tt__store_take_string(&r->fields));
     int64_t world_size = tt__store_take_i64(&r->fields), arrived;
@@ -239,7 +239,7 @@ static void do_queue_push(request *r) {
     break_no_memory(r);
 }
 
-/* Reply how many there were, and the oldest, if any. Clients that want to block send WAIT first. */
+/* Reply with how many values there were, and the oldest one, if any. Clients that want to block send WAIT first. */
 static void do_queue_pop(request *r) {
     tt__store_entry *entry = tt__store_table_find(r->table, tt__store_take_string(&r->fields));
     tt__store_put_u64(&r->session->out, entry ? entry->queued : 0);
@@ -337,7 +337,7 @@ static bool begin_request(tt__store_session *session, const uint8_t *data, size_
     return parsed == TT__STORE_WHOLE;
 }
 
-/* Serve the whole requests in `data`; returns how many bytes they were. */
+/* Serve the whole requests in `data`; return how many bytes these had. */
 static size_t serve_requests(tt__store_session *session, const uint8_t *data, size_t size) {
     size_t done = 0;
     if (!session->known && !detect_dialect(session, data, size))

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
-#include "base/process/cgroup.h"
+#include "base/process/limits.h"
 #include "base/process/threads.h"
 #include "base/quarantine.h"
 #include "base/random_bytes.h"
@@ -48,7 +48,7 @@ static void listen_again(uv_timer_t *timer) {
         uv_poll_start(&server->listeners[i].poll, UV_READABLE, on_client);
 }
 
-/* There is no descriptor or memory for one more connection: stop accepting for a moment, until some have gone. */
+/* There is no descriptor or memory for one more connection: stop accepting for a moment, until others have ended. */
 static void pause_listening(tt_store_server *server, const char *why) {
     tt__refusals_log(&server->connections.admission.refusals, "store", "could not accept a connection: %s", why);
     for (size_t i = 0; i < server->listener_count; i++)
@@ -118,8 +118,8 @@ void tt__store_server_renew(tt_store_server *server) {
     uv_sem_wait(&server->renewed);
 }
 
-/* Requests and answers come in bursts: the thread stays awake for a moment after each, offering the CPU to others,
- * since being woken costs more than all the work of a request. */
+/* Requests come in bursts, and waking a thread costs more than all the work of a request: so the thread stays awake for
+ * a moment after each, and yields the CPU to others meanwhile. */
 static void *server_thread(void *arg) {
     tt_store_server *server = arg;
     pthread_setname_np(pthread_self(), "tutti-store");
@@ -138,7 +138,7 @@ static tt_status fail_uv(int error, const char *what) {
                     uv_strerror(error));
 }
 
-/* Take over the listening sockets; those not taken when an error comes are closed. */
+/* Take over the listening sockets; after an error the others are closed. */
 static tt_status add_listeners(tt_store_server *server, const int *fds, size_t n) {
     int error = 0;
     for (size_t i = 0; i < n; i++) {
@@ -156,7 +156,7 @@ static tt_status add_listeners(tt_store_server *server, const int *fds, size_t n
 }
 
 static tt_status make_loop(tt_store_server *server) {
-    tt__fd_hold hold; /* libuv takes any number, and aborts when it closes one of the standard streams' */
+    tt__fd_hold hold; /* libuv accepts any number, but aborts when it closes a standard stream */
     tt__fd_hold_streams(&hold);
     int error = uv_loop_init(&server->loop);
     server->loop_made = !error;
@@ -174,7 +174,7 @@ static tt_status make_loop(tt_store_server *server) {
     return TT_OK;
 }
 
-/* Return a share of the memory that the machine has, or of what this process's cgroup allows it. */
+/* Return a share of the machine's memory, or of what this process's cgroup allows. */
 static size_t default_memory(void) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     size_t machine = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0, group = tt__cgroup_memory_left("");

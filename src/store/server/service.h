@@ -2,17 +2,16 @@
  * bytes; tests and the fuzzer drive a service directly. One thread only.
  *
  * A session is one client's connection. Feeding one session may leave replies in others, which waited for the key that
- * was set. Sessions with something to send, or that broke the protocol and must be closed, stand in the service's
- * queue. */
+ * was set. The service's queue has the sessions with bytes to send, and those that broke the protocol and must be
+ * closed. */
 #ifndef TT_STORE_SERVICE_H
 #define TT_STORE_SERVICE_H
 
 #include "store/server/key_table.h"
 #include "store/wire.h"
 
-/* Memory is limited as a whole: values may take three quarters of the limit, and what clients leave unread or
- * unfinished what is left. Beyond that the client that holds the most of it is closed, so that one can't starve the
- * others. */
+/* One limit holds for all memory: values may take three quarters of it, unread replies and unfinished requests the
+ * rest. Beyond that the client that holds the most is closed, so that it can't starve the others. */
 typedef struct tt__store_service {
     tt__store_table table;
     tt__list_node queue;    /* of tt__store_session.queued */
@@ -32,21 +31,21 @@ typedef struct tt__store_session {
     tt__store_service *service;
     void *owner; /* the server's connection */
     tt__list_node node;
-    size_t charged; /* its share of service->buffered */
+    size_t charged; /* what service->buffered counts for it */
     bool known;     /* which dialect it speaks */
     tt_store_dialect dialect;
     bool validated;   /* 2.x: it has sent its VALIDATE */
-    bool lasting;     /* it has set a key that outlives a renewal, and does so, too */
+    bool lasting;     /* it has set a key that outlives a renewal, so it outlives one, too */
     tt__bytes living; /* the key that ends with it; empty: none */
     tt__store_parser parser;
-    tt__bytes in; /* the beginning of a request whose rest has not come */
+    tt__bytes in; /* the beginning of an incomplete request */
     tt__bytes out;
-    bool held; /* more is to be served when the replies are sent: tt__store_session_resume() */
+    bool held; /* requests wait until replies are sent: tt__store_session_resume() */
 
     uint64_t gets_left; /* of a MULTI_GET that is being answered */
-    size_t gets_at;     /* where its next key stands */
+    size_t gets_at;     /* the offset of its next key */
 
-    tt__store_place *waits; /* of the one WAIT or BARRIER being answered later */
+    tt__store_place *waits; /* of the one WAIT or BARRIER that will be answered later */
     size_t wait_count, wait_missing;
     tt__store_place **watches;
     size_t watch_count;
@@ -56,9 +55,9 @@ typedef struct tt__store_session {
     char why[TT__STORE_WHY_SIZE];
 } tt__store_session;
 
-/* Beyond so many unsent bytes a client is not served further until it reads its replies. */
+/* A client with more unsent bytes is not served until it has read replies. */
 #define TT__STORE_OUT_PAUSE ((size_t)1 << 20)
-/* One reply, or all that watching has piled up, may not be larger than this. */
+/* The most bytes of one reply, or of all notifications of watched keys. */
 #define TT__STORE_OUT_MAX ((size_t)1 << 30)
 
 void tt__store_service_init(tt__store_service *service);
@@ -72,16 +71,16 @@ void tt__store_session_init(tt__store_session *session, tt__store_service *servi
 /* End a session whose client is gone, with what it waits for. */
 void tt__store_session_end(tt__store_session *session);
 
-/* Feed bytes of the client: all requests that are whole are served. */
+/* Take bytes of the client, and serve all whole requests. */
 void tt__store_session_feed(tt__store_session *session, const void *data, size_t size);
 
 /* Note the memory that the session holds, after something was added or sent. */
 void tt__store_session_charge(tt__store_session *session);
 
-/* May `more` bytes be added to what is stored? If not, this client, who wants it, is to be closed. */
+/* May `more` bytes be stored? If not, the caller closes this client, which wants that. */
 bool tt__store_has_room(tt__store_session *session, size_t more);
 
-/* Serve what was held back for TT__STORE_OUT_PAUSE, after replies were sent. */
+/* After replies were sent, serve the requests that TT__STORE_OUT_PAUSE held back. */
 void tt__store_session_resume(tt__store_session *session);
 
 #define TT__STORE_NO_MEMORY "out of memory"

@@ -65,8 +65,8 @@ void tt__store_barrier_begin(tt__store_session *session, tt__store_entry *entry)
         add_place(session, entry, &entry->barriers);
 }
 
-/* Answer the sessions that wait for nothing else. The place of one that waits for more stays in its array, out of
- * the ring. */
+/* Answer the sessions that wait for nothing else. A session that waits for more keys keeps its place in its array,
+ * outside of the ring. */
 static void release_ring(tt__list_node *ring) {
     while (!tt__list_empty(ring)) {
         tt__store_place *place = place_of_node(ring->next);

@@ -4,7 +4,7 @@
 
 #include "store/server/service.h"
 
-/* Answer now if all `count` keys are there, else when they are. A pending wait is forgotten. */
+/* Answer when all `count` keys are there, which may be now. A pending wait is forgotten. */
 void tt__store_wait_begin(tt__store_session *session, tt__store_fields keys, uint64_t count);
 
 /* Answer when the entry's barrier opens. */
@@ -16,11 +16,11 @@ void tt__store_wait_cancel(tt__store_session *session);
 void tt__store_watch_begin(tt__store_session *session, tt__store_entry *entry);
 void tt__store_watch_end(tt__store_session *session);
 
-/* Answer the sessions that waited for nothing but this entry's value, or for its barrier. */
+/* Answer the sessions for which only this entry's value was missing; those at its barrier. */
 void tt__store_release_waiters(tt__store_entry *entry);
 void tt__store_release_barrier(tt__store_entry *entry);
 
-/* Notify the sessions that watch it. `type` is TT__STORE_UPDATED, _CREATED or _DELETED. */
+/* Notify the sessions that watch the entry. `type` is TT__STORE_UPDATED, _CREATED or _DELETED. */
 void tt__store_notify(tt__store_entry *entry, uint8_t type, tt__span old, tt__span now);
 
 #endif

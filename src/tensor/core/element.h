@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_ELEMENT_H
 #define TT_TENSOR_ELEMENT_H
 
-#include "base/half.h"
+#include "base/dtype.h"
 #include "tensor/shape/shape.h"
 
 static inline double tt__load_f64(tt_dtype dtype, const void *p) {

@@ -1,6 +1,6 @@
 #include "tensor/core/pool.h"
 
-#include "base/sanitizers.h"
+#include "base/build.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "base/saved_error.h"
 
 #include <stdlib.h>
 

@@ -6,9 +6,9 @@
 #ifndef TT_TENSOR_DEVICE_H
 #define TT_TENSOR_DEVICE_H
 
-#include <tutti/device.h>
+#include "base/dtype.h"
 
-enum { TT__DTYPES = TT_BOOL + 1 };
+#include <tutti/device.h>
 
 struct tt__kernels;
 

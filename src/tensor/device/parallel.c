@@ -1,14 +1,11 @@
 #include "tensor/device/parallel.h"
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/machine/cores.h"
-#include "base/machine/openmp_spins.h"
-#include "base/process/held_signals.h"
-#include "base/process/new_process.h"
+#include "base/process/fork.h"
+#include "base/process/limits.h"
 #include "base/process/threads.h"
-#include "base/sanitizers.h"
-#include "base/saved_error.h"
 
 #include <tutti/tensor.h>
 

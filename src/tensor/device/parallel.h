@@ -1,7 +1,7 @@
 /* Loops shared among threads: oneDNN's own (OpenMP), so that the two never fight for the CPUs.
  *
  * How many: tt_set_num_threads(), else OMP_NUM_THREADS, else the CPUs this process may use, shared with the ranks of
- * its host that may use them, too (comm sets base/machine/cores.h). A process that forks has no threads of OpenMP in
+ * its host that may use them, too (comm sets base/process/limits.h). A process that forks has no threads of OpenMP in
  * the child, where one more product would wait for them forever: children compute on one thread, but those of
  * tt_spawn(), whose function runs in a new thread, for which OpenMP starts new ones. */
 #ifndef TT_TENSOR_PARALLEL_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 /* To be called before oneDNN or OpenMP's runtime is loaded: have that runtime's threads wait as
- * base/machine/openmp_spins.h says, unless the process has it already, or the user has said otherwise. Sets an
+ * base/process/threads.h says, unless the process has it already, or the user has said otherwise. Sets an
  * environment variable. */
 void tt__openmp_wait_briefly(void);
 

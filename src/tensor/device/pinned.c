@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/saved_error.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
  * is written out, everything else rounds by itself, so that each level gives the same bits. */
 #include "tensor/random/random_kernels.h"
 
-#include "base/half.h"
+#include "base/dtype.h"
 
 #include <math.h>
 #include <string.h>

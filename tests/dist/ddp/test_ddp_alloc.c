@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/sanitizers.h"
+#include "base/build.h"
 #include "support/ranks.h"
 
 #if defined(__GLIBC__) && !TT__ASAN && !TT__TSAN

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "support/ranks.h"
 #include "support/reference.h"
 

@@ -12,7 +12,7 @@
 #include "support/cuda_ranks.h"
 #include "support/leaves_out.h"
 
-#include "base/sanitizers.h"
+#include "base/build.h"
 
 enum { STEPS = TT__TSAN ? 8 : 20, BATCH = 6, SIDE = 8, CLASSES = 4, MOST = 5000 };
 

@@ -3,8 +3,8 @@
 #include "support/leaves_out.h"
 #include "support/nccl.h"
 
+#include "base/build.h"
 #include "base/machine/clock.h"
-#include "base/sanitizers.h"
 #include "reducer/reducer.h"
 
 #include <math.h>

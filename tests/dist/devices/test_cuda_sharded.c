@@ -3,7 +3,7 @@
 #include "support/cuda_ranks.h"
 #include "support/nccl.h"
 
-#include "base/sanitizers.h"
+#include "base/build.h"
 #include "dist/parallel/zero_models.h"
 
 #include <math.h>

@@ -12,7 +12,7 @@
 
 #include "support/ranks.h"
 
-#include "base/sanitizers.h"
+#include "base/build.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

@@ -2,8 +2,8 @@
  * doing. */
 #include "support/blow.h"
 
+#include "base/build.h"
 #include "base/process/proc_state.h"
-#include "base/sanitizers.h"
 #include "comm/rendezvous/stopped.h"
 #include "comm/shared/process.h"
 #include "comm/shared/shm_connect.h"

@@ -1,7 +1,7 @@
 /* What operations do when their stream comes to them: messages through mailboxes, and sums. */
 #include "nccl_comm.h"
 
-#include "base/half.h"
+#include "base/dtype.h"
 
 #include <unistd.h>
 

@@ -1,11 +1,11 @@
 /* base: errors, numbers from text, element types, descriptors and forked children. */
 #include "base/error.h"
-#include "base/process/fork_fds.h"
+#include "base/process/fork.h"
 #include "base/process/threads.h"
 #include "base/setting.h"
 #include "base/text/format.h"
 #include "base/text/parse.h"
-#include "base/text/printable.h"
+#include "base/text/plain_text.h"
 #include "support/locales.h"
 #include "support/own_folder.h"
 

@@ -1,5 +1,5 @@
 /* Limits of control groups, read from files made for the test. */
-#include "base/process/cgroup.h"
+#include "base/process/limits.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -3,7 +3,7 @@
  * all leaves. A second simulation gives every message the same time of travel and counts steps and bytes against what
  * the algorithms' files say. */
 #include "algorithm_sim.h"
-#include "base/sanitizers.h"
+#include "base/build.h"
 #include "comm/collective/choose.h"
 
 #include <malloc.h>

@@ -3,7 +3,7 @@
 
 #include <sys/resource.h>
 
-#include "base/sanitizers.h"
+#include "base/build.h"
 #include "comm/native_group.h"
 
 enum { SLOTS = 12, ROUNDS = 300 };

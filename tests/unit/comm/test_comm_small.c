@@ -4,7 +4,7 @@
  * are small whole numbers, exact in every type. */
 #include "support/ranks.h"
 
-#include "base/half.h"
+#include "base/dtype.h"
 #include "comm/native/native.h"
 
 enum { SYMMETRIC, PLAIN, MIXED, KINDS };

@@ -4,7 +4,7 @@
 
 #include "base/machine/clock.h"
 #include "comm/message/joining/joining.h"
-#include "net/interfaces.h"
+#include "net/net.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/half.h"
+#include "base/dtype.h"
 #include "comm/reduce/pair_kernels.h"
 #include "comm/reduce/reduce_tree.h"
 

@@ -1,6 +1,6 @@
 /* States of loaders: a run that goes on from one gives what the run would have given that never stopped, also for
  * another number of ranks; weighted draws, and shares in which each example comes once. */
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "unit/alloc_fail.h"
 #include "unit/data/data_cases.h"
 #include "unit/expect.h"

@@ -1,6 +1,6 @@
 /* Loaders with workers: the batches of a loader without them, to the bit, whatever happens in between. */
-#include "base/fnv.h"
-#include "base/sanitizers.h"
+#include "base/build.h"
+#include "base/hash.h"
 #include "data/loader/crew.h"
 #include "unit/alloc_fail.h"
 #include "unit/data/data_cases.h"

@@ -1,7 +1,7 @@
 /* The handshake as a machine: who is let in, who is not and why, and what recorded or reflected messages are good for.
  * Its keys against the RFCs' vectors; where the secret comes from. */
 #include "net/secure/handshake.h"
-#include "net/secure/secret_memory.h"
+#include "net/secure/secret.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "base/half.h"
+#include "base/dtype.h"
 #include "support/drawn.h"
 #include "tensor/core/tensor.h"
 #include "unit/alloc_fail.h"

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <tutti/optim.h>
 
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "unit/autograd/gradcheck.h"
 #include "unit/vectors.h"
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <tutti/optim.h>
 
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "unit/vectors.h"
 
 enum { EPOCHS = 121 };

@@ -2,8 +2,8 @@
 #include "spawn_cases.h"
 #include "unit/alloc_fail.h"
 
+#include "base/build.h"
 #include "base/process/threads.h"
-#include "base/sanitizers.h"
 
 #include <semaphore.h>
 #include <sys/resource.h>

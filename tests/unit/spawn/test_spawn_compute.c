@@ -2,8 +2,8 @@
  * forked child whose own thread called libgomp would wait for its parent's threads forever. */
 #include "support/ranks.h"
 
-#include "base/machine/cores.h"
-#include "base/sanitizers.h"
+#include "base/build.h"
+#include "base/process/limits.h"
 
 #include <tutti/spawn.h>
 #include <tutti/tutti.h>

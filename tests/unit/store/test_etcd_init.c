@@ -2,7 +2,7 @@
  * their launcher; and addresses that are none. */
 #include "support/etcd_fixture.h"
 
-#include "store/etcd/etcd_clear.h"
+#include "store/etcd/etcd_lease.h"
 
 #include <stdlib.h>
 #include <tutti/comm.h>

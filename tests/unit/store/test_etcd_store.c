@@ -2,8 +2,8 @@
 #include "support/etcd_fixture.h"
 
 #include "base/machine/clock.h"
-#include "store/etcd/etcd_clear.h"
 #include "store/etcd/etcd_client.h"
+#include "store/etcd/etcd_lease.h"
 #include "store/etcd/json_scan.h"
 
 #include <poll.h>

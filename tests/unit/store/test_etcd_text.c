@@ -1,6 +1,5 @@
 /* What etcd's gateway sends and takes: JSON that is read where it lies, and base64, compared with OpenSSL's; addresses
  * of servers, and their refusals. */
-#include "store/etcd/etcd_server.h"
 #include "store/etcd/etcd_text.h"
 #include "store/etcd/json_scan.h"
 

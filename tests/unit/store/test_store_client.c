@@ -2,7 +2,6 @@
 #include "support/patience.h"
 
 #include "base/machine/clock.h"
-#include "net/job/interrupt.h"
 #include "net/net.h"
 #include "net/stream.h"
 #include "unit/store/store_transcript.h"

@@ -1,6 +1,6 @@
 /* The server's protocol without sockets: recorded conversations, any cut of the stream, who is released by what,
  * limits. */
-#include "base/siphash.h"
+#include "base/hash.h"
 #include "store/server/service.h"
 #include "unit/store/store_transcript.h"
 

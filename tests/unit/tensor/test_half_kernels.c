@@ -1,12 +1,12 @@
-/* Conversions between f32 and 16-bit floats: each level's loops beside base/half.h, for all 16-bit values, around every
- * rounding and for NaN; tensors in any layout; and 16-bit kernels beside f32's, rounded. */
+/* Conversions between f32 and 16-bit floats: each level's loops beside base/dtype.h, for all 16-bit values, around
+ * every rounding and for NaN; tensors in any layout; and 16-bit kernels beside f32's, rounded. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
-#include "base/half.h"
+#include "base/dtype.h"
 #include "tensor/cpu/half/half_loops.h"
 
 #include <stdlib.h>

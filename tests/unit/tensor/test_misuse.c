@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <tutti/tutti.h>
 
-#include "base/sanitizers.h"
+#include "base/build.h"
 #include "support/ranks.h"
 
 #define S(...) TT_SHAPE(__VA_ARGS__)

@@ -13,7 +13,7 @@
 #include <tutti/functional.h>
 #include <unistd.h>
 
-#include "base/machine/cores.h"
+#include "base/process/limits.h"
 #include "support/drawn.h"
 #include "support/patience.h"
 #include "tensor/device/parallel.h"

@@ -3,7 +3,6 @@
  * "4711/<32 hex digits>/10.0.0.2,fd00::2": port, a nonce that only readers of the store know, addresses. */
 #include "base/error.h"
 #include "comm/message/joining/joining.h"
-#include "net/interfaces.h"
 #include "net/net.h"
 
 #include <arpa/inet.h>

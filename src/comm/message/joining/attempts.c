@@ -6,7 +6,7 @@
 #include "base/machine/clock.h"
 #include "comm/message/joining/joining.h"
 #include "comm/message/link.h"
-#include "net/secure/wire_choice.h"
+#include "net/secure/secret.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -16,7 +16,7 @@
 #include "comm/message/links.h"
 #include "comm/message/outgoing.h"
 #include "comm/message/thread.h"
-#include "net/job/interrupt.h"
+#include "net/net.h"
 
 #include <errno.h>
 #include <poll.h>

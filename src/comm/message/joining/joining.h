@@ -4,7 +4,6 @@
 
 #include "comm/message/state.h"
 #include "net/net.h"
-#include "net/refusals.h"
 
 enum { TT__CANDIDATES = 16 };
 

@@ -1,5 +1,5 @@
 /* TCP, plain, sealed and encrypted. */
-#include "base/saved_error.h"
+#include "base/error.h"
 #include "comm/message/transport/transport.h"
 #include "net/net.h"
 

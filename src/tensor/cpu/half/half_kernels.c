@@ -1,6 +1,5 @@
+#include "base/dtype.h"
 #include "tensor/cpu/half/half_loops.h"
-
-#include "base/half.h"
 
 #define LOOPS(name)                                                                       \
     static void widen_##name(int64_t n, const uint16_t *restrict x, float *restrict y) {  \

@@ -1,5 +1,5 @@
 /* Loops between f32 and the floats of 16 bits, one table per instruction-set level (levels.h): the bits are those of
- * base/half.h at every level. */
+ * base/dtype.h at every level. */
 #ifndef TT_TENSOR_CPU_HALF_LOOPS_H
 #define TT_TENSOR_CPU_HALF_LOOPS_H
 

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/machine/cpu.h"
-#include "base/process/held_signals.h"
+#include "base/process/threads.h"
 #include "tensor/core/pool.h"
 #include "tensor/cpu/onednn/onednn_load.h"
 #include "tensor/device/parallel.h"

@@ -6,7 +6,7 @@
 #include "tensor/cpu/onednn/onednn_conv.h"
 
 #include "base/error.h"
-#include "base/process/held_signals.h"
+#include "base/process/threads.h"
 #include "tensor/core/pool.h"
 #include "tensor/cpu/onednn/onednn_cache.h"
 #include "tensor/cpu/onednn/onednn_version.h"

@@ -1,7 +1,7 @@
 #include "tensor/cpu/onednn/onednn_load.h"
 
 #include "base/error.h"
-#include "base/process/held_signals.h"
+#include "base/process/threads.h"
 #include "tensor/device/parallel.h"
 
 #include <dlfcn.h>

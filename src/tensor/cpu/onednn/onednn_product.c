@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/machine/cpu.h"
-#include "base/process/held_signals.h"
+#include "base/process/threads.h"
 #include "tensor/core/pool.h"
 #include "tensor/cpu/onednn/onednn_cache.h"
 #include "tensor/cpu/onednn/onednn_version.h"

@@ -1,6 +1,6 @@
 /* How many devices there are. Counting begins the driver, after which CUDA works in no child that is forked later, as
  * those of tt_spawn(). So a child is asked, as long as this process has not used CUDA. */
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "tensor/cuda/device/cuda_state.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "tensor/cuda/libraries/cuda_dnn_plan.h"
 
-#include "base/fnv.h"
+#include "base/hash.h"
 
 #include <string.h>
 

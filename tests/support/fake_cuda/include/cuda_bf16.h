@@ -2,7 +2,7 @@
 #ifndef FAKE_CUDA_BF16_H
 #define FAKE_CUDA_BF16_H
 
-#include "base/half.h"
+#include "base/dtype.h"
 
 struct __nv_bfloat16 {
     uint16_t bits;

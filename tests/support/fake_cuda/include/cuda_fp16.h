@@ -2,7 +2,7 @@
 #ifndef FAKE_CUDA_FP16_H
 #define FAKE_CUDA_FP16_H
 
-#include "base/half.h"
+#include "base/dtype.h"
 
 struct __half {
     uint16_t bits;

@@ -16,7 +16,7 @@
 #include <tutti/tutti.h>
 #include <unistd.h>
 
-#include "base/sanitizers.h"
+#include "base/build.h"
 #include "cuda_compare.h"
 #include "tensor/core/tensor.h"
 #include "unit/expect.h"

@@ -15,7 +15,7 @@
 #include "cuda_compare.h"
 #include "support/own_folder.h"
 
-#include "base/sanitizers.h"
+#include "base/build.h"
 
 enum { FORKS = 100, SECONDS = 10 };
 

@@ -1,10 +1,12 @@
-#include "base/process/cgroup.h"
+#include "base/process/limits.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 void tt__cgroup_numbers(const char *dir, const char *name, long long out[2]) {
     char path[PATH_MAX + 64];
@@ -106,7 +108,7 @@ size_t tt__cgroup_memory_left(const char *root) {
     return left;
 }
 
-/* The first directory visited is the process's own. Later ones count its kills too, and those of others. */
+/* Only the first directory counts, the process's own. Those above count its kills, too, and those of others. */
 static void take_own_kills(const char *dir, void *user) {
     long long *kills = user;
     if (*kills >= 0)
@@ -121,7 +123,7 @@ long long tt__cgroup_memory_kills(const char *root) {
 }
 
 static void take_least_limit(const char *dir, void *user) {
-    const long long none = LLONG_MAX / 2; /* as version 1 says it */
+    const long long none = LLONG_MAX / 2; /* version 1 shows "no limit" as a number above this */
     size_t *least = user;
     long long limit[2];
     tt__cgroup_numbers(dir, "memory.max", limit);
@@ -136,3 +138,53 @@ size_t tt__cgroup_memory_limit(const char *root) {
     tt__cgroup_walk(root, "memory", take_least_limit, &least);
     return least;
 }
+
+static int affinity_cores(void) {
+    /* The kernel refuses a mask smaller than its own: try larger ones. */
+    for (int cpus = 1024; cpus <= 1 << 20; cpus *= 4) {
+        cpu_set_t *set = CPU_ALLOC(cpus);
+        if (!set)
+            break;
+        size_t size = CPU_ALLOC_SIZE(cpus);
+        int n = sched_getaffinity(0, size, set) ? 0 : CPU_COUNT_S(size, set);
+        CPU_FREE(set);
+        if (n)
+            return n;
+    }
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
+
+/* Return the CPUs that the quota of one cgroup directory allows, rounded up; INT_MAX: no limit. */
+static int quota_cores(const char *dir) {
+    long long v2[2], quota[2], period[2];
+    tt__cgroup_numbers(dir, "cpu.max", v2);
+    if (v2[0] < 0) {
+        tt__cgroup_numbers(dir, "cpu.cfs_quota_us", quota);
+        tt__cgroup_numbers(dir, "cpu.cfs_period_us", period);
+        v2[0] = quota[0];
+        v2[1] = period[0];
+    }
+    if (v2[0] <= 0 || v2[1] <= 0)
+        return INT_MAX;
+    long long cores = (v2[0] + v2[1] - 1) / v2[1];
+    return cores < 1 ? 1 : cores > INT_MAX ? INT_MAX : (int)cores;
+}
+
+static void take_least(const char *dir, void *user) {
+    int cores = quota_cores(dir), *least = user;
+    if (cores < *least)
+        *least = cores;
+}
+
+int tt__cores(void) {
+    int cores = affinity_cores();
+    tt__cgroup_walk("", "cpu", take_least, &cores);
+    return cores;
+}
+
+static _Atomic int cpu_share;
+
+int tt__cpu_share(void) { return cpu_share; }
+
+void tt__set_cpu_share(int cpus) { cpu_share = cpus; }

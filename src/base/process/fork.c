@@ -1,21 +1,25 @@
-#include "base/process/fork_fds.h"
+#include "base/process/fork.h"
 
 #include "base/files/fd.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { MOST = 1 << 16, BITS = 64 };
+/* ---- descriptors ---- */
 
-/* One bit for each descriptor: the child of a process with threads can read no other structure safely. */
-static _Atomic uint64_t marks[MOST / BITS];
+enum { MOST_DESCRIPTORS = 1 << 16, BITS = 64 };
 
-/* Replace `fd` by a descriptor of nothing, *dead, which is -1 at first. The first `fd` gets it: closing that one makes
- * room where the process may have no more descriptors. */
+/* One bit for each descriptor. After a fork, another thread of the parent may have left any other structure half
+ * written. */
+static _Atomic uint64_t marks[MOST_DESCRIPTORS / BITS];
+
+/* Replace `fd` by a copy of *dead, an unused eventfd. If *dead is -1, make the eventfd: `fd` is closed first, because
+ * the process may be at its limit of descriptors. */
 static void replace_in_child(int fd, int *dead) {
     if (*dead >= 0) {
         dup3(*dead, fd, O_CLOEXEC);
@@ -34,7 +38,7 @@ static void replace_in_child(int fd, int *dead) {
 /* Runs in the child, before fork() returns there. */
 static void drop_in_child(void) {
     int dead = -1;
-    for (int i = 0; i < MOST / BITS; i++) {
+    for (int i = 0; i < MOST_DESCRIPTORS / BITS; i++) {
         uint64_t left = atomic_load_explicit(&marks[i], memory_order_relaxed);
         if (left)
             atomic_store_explicit(&marks[i], 0, memory_order_relaxed);
@@ -48,11 +52,32 @@ static void register_drop(void) { pthread_atfork(NULL, NULL, drop_in_child); }
 void tt__fork_fd_drop(int fd) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, register_drop);
-    if (fd >= 0 && fd < MOST)
+    if (fd >= 0 && fd < MOST_DESCRIPTORS)
         atomic_fetch_or_explicit(&marks[fd / BITS], UINT64_C(1) << fd % BITS, memory_order_relaxed);
 }
 
 void tt__fork_fd_forget(int fd) {
-    if (fd >= 0 && fd < MOST)
+    if (fd >= 0 && fd < MOST_DESCRIPTORS)
         atomic_fetch_and_explicit(&marks[fd / BITS], ~(UINT64_C(1) << fd % BITS), memory_order_relaxed);
+}
+
+/* ---- functions ---- */
+
+enum { MOST_BEGINS = 8 };
+
+static void (*_Atomic begins[MOST_BEGINS])(void);
+static _Atomic int count;
+
+void tt__on_new_process(void (*begin)(void)) {
+    int mine = count++;
+    if (mine < MOST_BEGINS)
+        begins[mine] = begin;
+}
+
+void tt__new_process_begins(void) {
+    for (int i = 0; i < MOST_BEGINS; i++) {
+        void (*begin)(void) = begins[i];
+        if (begin) /* NULL: another thread of the parent was about to set it */
+            begin();
+    }
 }

@@ -1,4 +1,4 @@
-#include "base/machine/ticks.h"
+#include "base/machine/clock.h"
 
 #include "base/files/fd.h"
 
@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -40,7 +41,7 @@ tt__ticks_kind tt__ticks_init(void) {
 tt__ticks_kind tt__ticks_init(void) { return TT__TICKS_MONOTONIC; }
 #endif
 
-/* Take one moment in all clocks: the least disturbed of a few tries. */
+/* Of a few tries, the one that was interrupted least. */
 tt__moment tt__moment_now(void) {
     tt__moment moment = {0};
     uint64_t best = UINT64_MAX;
