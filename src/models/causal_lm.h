@@ -4,8 +4,17 @@
 #ifndef TT_MODELS_CAUSAL_LM_H
 #define TT_MODELS_CAUSAL_LM_H
 
-#include "models/kv_cache.h"
 #include "models/parts.h"
+
+#include <tutti/tensor.h>
+
+/* Keys and values of the tokens that a text has already. A new token's attention needs those of all before it, and they
+ * don't change, so each is computed once. */
+typedef struct tt__kv_cache {
+    int64_t layers, room;       /* of each layer, `room` tokens */
+    int64_t used;               /* tokens that all layers have; the next ones come behind them */
+    tt_tensor **keys, **values; /* of each layer: (1,H,room,D) */
+} tt__kv_cache;
 
 typedef struct tt__causal_lm {
     int64_t vocab_size, n_positions, n_embd, n_layer, n_head;
@@ -43,5 +52,15 @@ tt_tensor *tt__lm_feed(const tt_module *self, const tt__lm_block *block, tt_tens
 
 /* x + branch, in the branch's memory, which no record needs, unless autocast made its type another one. */
 tt_tensor *tt__lm_add(tt_tensor *x, tt_tensor *branch);
+
+/* Make room for so many tokens of H heads with D numbers each, of the dtype and on the device of `like`. NULL: no
+ * memory. */
+tt__kv_cache *tt__kv_cache_new(int64_t layers, tt_shape of_layer, const tt_tensor *like);
+
+/* NULL is allowed. */
+void tt__kv_cache_free(tt__kv_cache *cache);
+
+/* The language model that a module is, also inside a wrapper; NULL and TT_ERR_INVALID if it is none. */
+tt__causal_lm *tt__causal_lm_of(const char *who, const tt_module *model);
 
 #endif

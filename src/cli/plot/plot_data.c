@@ -1,7 +1,7 @@
 /* From files to charts. */
 #include "base/error.h"
 #include "cli/plot/plot.h"
-#include "metrics/log_read.h"
+#include "metrics/scalar_log.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* The next token of a text, by the logits of a model. */
-#ifndef TT_MODELS_TOKEN_CHOICE_H
-#define TT_MODELS_TOKEN_CHOICE_H
+#ifndef TT_MODELS_GENERATE_H
+#define TT_MODELS_GENERATE_H
 
 #include <tutti/tensor.h>
 
