@@ -5,7 +5,6 @@
  * it is a new tensor over the copy, with a record of its own.
  *
  * What runs again in backward (tt_recompute()) runs under the state in which it was recorded. */
-#include "autograd/autocast.h"
 
 #include "autograd/record.h"
 #include "base/args.h"

@@ -9,14 +9,11 @@
  *
  * The state of a pass lies in the pass, not in nodes: a pass may begin inside another (recomputation), and several
  * threads may walk records that share leaves. */
-#include "autograd/anomaly.h"
-#include "autograd/engine.h"
-#include "autograd/failed_pass.h"
-#include "autograd/grad.h"
+#include "autograd/backward.h"
 #include "autograd/leaf.h"
-#include "autograd/open_pass.h"
+#include "autograd/node.h"
 #include "autograd/reach.h"
-#include "autograd/sparse_grad.h"
+#include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"

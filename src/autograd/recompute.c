@@ -4,8 +4,6 @@
  * The record of the whole segment is one node. Its inputs that other operators made are saved; in backward they stand
  * as leaves of a pass inside the pass. Inputs that are leaves themselves, parameters, collect their gradients in that
  * inner pass; the node's edges to them tell the outer pass, and who asks what it reaches, that they are used here. */
-#include "autograd/autocast.h"
-#include "autograd/grad.h"
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"

@@ -9,7 +9,7 @@
 #include "checkpoint/progress_texts.h"
 #include "data/loader/loader.h"
 #include "nn/module.h"
-#include "optim/loadable.h"
+#include "optim/dict.h"
 #include "tensor/random/generator.h"
 
 tt_status tt_checkpoint_can_save(const char *path) { return tt__atomic_check(path); }

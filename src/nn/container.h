@@ -1,10 +1,17 @@
-/* Modules that are made of a list of children. */
+/* A module's forward as a chain of parts, which pipelines cut. */
 #ifndef TT_NN_CONTAINER_H
 #define TT_NN_CONTAINER_H
 
 #include <tutti/nn.h>
 
-/* Make a module of class `cls` that owns these children; on failure they are freed. `who` begins errors. */
-tt_module *tt__container_new(const char *who, const tt_module_class *cls, const tt_nn_sequential_args *args);
+/* How many parts the forward has; 1 for what can't be cut: its class says nothing, or it has hooks or casts of its own
+ * around its whole forward. */
+int64_t tt__chain_length(tt_module *module);
+
+/* Part i of the forward, of what part i - 1 gave. */
+tt_tensor *tt__chain_forward(tt_module *module, int64_t i, tt_tensor *x);
+
+/* Number k of the modules that part i uses; NULL: no more. */
+tt_module *tt__chain_module(tt_module *module, int64_t i, int64_t k);
 
 #endif

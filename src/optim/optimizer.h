@@ -115,7 +115,7 @@ struct tt_optimizer {
     size_t group_count;
     tt__optim_group *groups;
     double grad_norm;               /* of all gradients in this step, if the class measures them */
-    bool masters_begun;             /* master parameters have this step's gradients: masters.h */
+    bool masters_begun;             /* master parameters have this step's gradients, see tt__masters_begin() */
     const tt__optim_shards *shards; /* NULL: parameters are whole */
     void *shards_user;
     const tt__optim_stepper *stepper; /* NULL: the program steps it */
@@ -138,14 +138,10 @@ int tt__optim_option_index(const tt__optimizer_class *cls, const char *name);
 tt_status tt__optim_option_put(const char *who, const tt__optimizer_class *cls, double *option, const char *name,
                                double value);
 
-/* Return TT__OPTIM_F32, ... if the class has a rule for this type; else -1. */
-int tt__optim_type(const tt__optimizer_class *cls, tt_dtype dtype);
-
 /* Is this the type of parameters that get masters? */
 static inline bool tt__wants_master(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT_BF16; }
 
-/* Make the master of x, a leaf of the optimizer's own; NULL: no memory. Ended by tt__tensor_disown().
- * Defined in masters.c. */
+/* Make the master of x, a leaf of the optimizer's own; NULL: no memory. Ended by tt__tensor_disown(). */
 tt_tensor *tt__master_of(tt_tensor *x);
 
 /* Set up a state without slots. On failure nothing is left. */
@@ -167,5 +163,24 @@ tt_status tt__optim_step_some(const tt_optimizer *optimizer, const int64_t *numb
 /* Return the view of a parameter's slot; made, of zeros, if there is none. NULL if memory is out. */
 tt_tensor *tt__optim_state_slot(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state,
                                 size_t param, int slot);
+
+/* ---- masters: the f32 values of parameters of 16 bits, which an optimizer updates in their place. After a step each
+ * parameter is its master, rounded. Where a parameter was changed since (a program loaded others, or DDP sent rank
+ * 0's), the master follows. ---- */
+
+/* Bring masters up to their parameters' values and gradients. */
+tt_status tt__masters_begin(const char *who, tt_optimizer *optimizer);
+
+/* Bring one parameter's master, which it has, up to its value and gradient. */
+tt_status tt__master_begin(const char *who, const tt__optim_param *param);
+
+/* For parameters that are about to become 16-bit: make a master of each one of f32, in
+ * *list (NULL on failure). tt__masters_take() then gives them to the parameters that have become 16-bit, and ends the
+ * rest, or all where `keep` is false. */
+tt_status tt__masters_prepare(const char *who, const tt_optimizer *optimizer, tt_tensor ***list);
+void tt__masters_take(tt_optimizer *optimizer, tt_tensor **list, bool keep);
+
+/* The parameter := its updated master, rounded. */
+tt_status tt__master_end(const char *who, const tt__optim_param *param);
 
 #endif

@@ -8,14 +8,12 @@
  * difference of large sums is taken and all have the same bits. Both collectives are of f64. */
 #include "parallel/sync_batch_norm.h"
 
-#include "autograd/autocast.h"
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "base/saved_error.h"
-#include "nn/batch_norm.h"
 #include "nn/module.h"
-#include "nn/which_replica.h"
+#include "nn/norm_layers.h"
 #include "parallel/sync_exchange.h"
 #include "reducer/text_agreement.h"
 

@@ -2,7 +2,7 @@
 #ifndef TT_PARALLEL_SYNC_EXCHANGE_H
 #define TT_PARALLEL_SYNC_EXCHANGE_H
 
-#include "autograd/failed_pass.h"
+#include "autograd/reach.h"
 
 #include <tutti/functional.h>
 #include <tutti/sync_batch_norm.h>

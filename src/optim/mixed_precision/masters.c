@@ -1,7 +1,7 @@
-#include "optim/mixed_precision/masters.h"
+/* Master parameters: their values, their gradients, and giving them to parameters that become 16-bit. */
+#include "optim/optimizer.h"
 
 #include "autograd/leaf.h"
-#include "autograd/sparse_grad.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "tensor/device/parallel.h"

@@ -5,8 +5,6 @@
 
 #include "optim/optimizer.h"
 
-enum { TT__LR_NUMBERS = 12 };
-
 typedef struct tt__lr_class {
     const char *name; /* "tt_step_lr" */
     int numbers;
@@ -23,6 +21,8 @@ typedef struct tt__lr_class {
     /* Go to the next epoch, which is chosen by how good the last one was. NULL: it needs no metric. */
     tt_status (*step_metric)(tt_lr_scheduler *s, double metric);
 } tt__lr_class;
+
+enum { TT__LR_NUMBERS = 12 };
 
 struct tt_lr_scheduler {
     const tt__lr_class *cls;

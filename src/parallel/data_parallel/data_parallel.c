@@ -1,10 +1,9 @@
 #include <tutti/data_parallel.h>
 
-#include "autograd/sparse_grad.h"
+#include "autograd/leaf.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/module.h"
-#include "nn/which_replica.h"
 #include "parallel/data_parallel/replicas.h"
 
 #include <tutti/parallel.h>

@@ -10,15 +10,14 @@
  * frees itself, as its memory is then used again. */
 #include "parallel/data_parallel/replicas.h"
 
-#include "autograd/autocast.h"
-#include "autograd/engine.h"
+#include "autograd/backward.h"
 #include "autograd/leaf.h"
 #include "autograd/reach.h"
 #include "autograd/record.h"
 #include "base/error.h"
 #include "base/fnv.h"
 #include "base/saved_error.h"
-#include "nn/which_replica.h"
+#include "nn/module.h"
 #include "parallel/data_parallel/replica_slots.h"
 #include "tensor/core/pool.h"
 #include "tensor/random/generator.h"

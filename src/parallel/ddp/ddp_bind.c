@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "autograd/engine.h"
+#include "autograd/leaf.h"
 #include "base/saved_error.h"
 #include "parallel/ddp/ddp_device.h"
 #include "parallel/ddp/ddp_names.h"

@@ -3,7 +3,8 @@
  * Which parameters the pass won't reach is known when it gives its first gradient, so that they keep no bucket waiting;
  * at its end where operators in it run passes of their own (tt_recompute(), tt_apply()). Parameters that are averaged
  * last (.delay_all_reduce) are marked then, too. */
-#include "autograd/engine.h"
+#include "autograd/backward.h"
+#include "autograd/leaf.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "parallel/ddp/ddp_device.h"

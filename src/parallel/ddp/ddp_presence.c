@@ -1,6 +1,6 @@
 /* Steps in which not all ranks take part, or with different numbers of examples: what a rank's gradients weigh, and
  * what all have learnt of each other when the step has ended. */
-#include "autograd/sparse_grad.h"
+#include "autograd/leaf.h"
 #include "base/error.h"
 #include "parallel/ddp/ddp_state.h"
 

@@ -1,5 +1,5 @@
 /* Buckets in the order in which gradients become ready, which the first step shows. */
-#include "autograd/engine.h"
+#include "autograd/leaf.h"
 #include "base/error.h"
 #include "parallel/ddp/ddp_device.h"
 

@@ -1,6 +1,6 @@
 #include "parallel/ddp/ddp_sparse.h"
 
-#include "autograd/sparse_grad.h"
+#include "autograd/leaf.h"
 #include "base/args.h"
 #include "base/saved_error.h"
 #include "comm/group.h"

@@ -15,7 +15,7 @@
 #ifndef TT_PARALLEL_DDP_STATE_H
 #define TT_PARALLEL_DDP_STATE_H
 
-#include "autograd/failed_pass.h"
+#include "autograd/reach.h"
 #include "reducer/reducer.h"
 
 #include <tutti/nn.h>
@@ -101,7 +101,7 @@ struct tt__ddp {
 /* The name that errors of calls in wrapping and in a forward have instead of a file. */
 #define DDP_SITE "tt_ddp"
 
-/* ddp_pass.c: a backward pass has failed (failed_pass.h): abandon the step if the pass would have reached it. */
+/* ddp_pass.c: a backward pass has failed (reach.h): abandon the step if the pass would have reached it. */
 void tt__ddp_pass_failed(void *user, const tt__reach *reach);
 
 /* ddp_pass.c: note that a gradient is final. The hook of each parameter, with its slot. */

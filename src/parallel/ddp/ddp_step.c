@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "autograd/engine.h"
+#include "autograd/leaf.h"
 #include "base/error.h"
 
 /* ---- a step */

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "autograd/engine.h"
+#include "autograd/leaf.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "parallel/ddp/ddp_step.h"

@@ -1,5 +1,4 @@
 /* Whole parameters: gathered where and when a unit needs them. */
-#include "autograd/engine.h"
 #include "base/saved_error.h"
 #include "parallel/fully_shard/fully_shard.h"
 #include "reducer/text_agreement.h"

@@ -2,8 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/engine.h"
-#include "autograd/sparse_grad.h"
+#include "autograd/leaf.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
 #include "optim/optimizer.h"

@@ -2,7 +2,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "autograd/engine.h"
+#include "autograd/backward.h"
 #include "autograd/node.h"
 #include "base/args.h"
 #include "base/error.h"

@@ -4,7 +4,7 @@
  * which are the model's own tensors: so lists, state dicts and DDP's messages have the model's names. */
 #include "autograd/record.h"
 #include "base/error.h"
-#include "nn/chain.h"
+#include "nn/container.h"
 #include "nn/module.h"
 #include "nn/temporaries.h"
 #include "parallel/pipeline/pipeline_own.h"

@@ -1,5 +1,5 @@
 /* Record calls in a context: the scopes of functions, tensors that are sent, and tensors that arrive. */
-#include "autograd/grad.h"
+#include "autograd/record.h"
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
 

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "autograd/engine.h"
+#include "autograd/leaf.h"
 #include "base/saved_error.h"
 
 static const char scatter_site[] = "the averaging of gradients";

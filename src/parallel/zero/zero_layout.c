@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/engine.h"
+#include "autograd/leaf.h"
 #include "base/saved_error.h"
 
 #include "comm/group.h"

@@ -4,7 +4,7 @@
 #include "base/args.h"
 #include "base/saved_error.h"
 #include "optim/clipping/clip.h"
-#include "optim/mixed_precision/masters.h"
+#include "optim/optimizer.h"
 #include "parallel/ddp/ddp_sparse.h"
 #include "parallel/zero/zero.h"
 #include "reducer/text_agreement.h"
