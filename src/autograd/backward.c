@@ -360,7 +360,7 @@ static tt_status run_pass(pass *p, tt_status (*body)(pass *p, void *user), void 
     p->walked = true;
     if (!p->outer)
         status = run_end_calls(p, status);
-    if (status && !p->outer && !capturing) /* of captured ones the pass around them hears */
+    if (status && !p->outer && !capturing) /* the pass around a captured one reports the failure */
         tt__pass_failed(p->found ? p->reach : NULL);
     current = p->outer;
     tt_no_grad_end(no_grad);

@@ -16,13 +16,14 @@ tt_status tt__backward_on_end(tt_status (*fn)(void *user, tt_status pass), void 
  * called from inside a hook, or a callback of tt__backward_on_end(), where it is the outermost pass's. */
 bool tt__gradient_may_come(const tt_tensor *x);
 
-/* Gradients of leaves that a pass in this thread keeps from them: neither their tt_grad() nor their hooks see it. So
- * threads that share parameters can each have gradients of its own. */
+/* Gradients of leaves that a pass in this thread keeps from them: neither their tt_grad() nor their hooks see them. So
+ * each of several threads that share parameters can have gradients of its own. */
 typedef struct tt__capture {
     tt__pointer_map at; /* number by leaf (a tensor) */
     const bool *wanted; /* by number: false: not computed; NULL: all are */
     tt_tensor **grads;  /* by number: references, NULL at first, the caller's after the pass */
-    /* Give a leaf that has none a number; -1: its gradient is its own. NULL: all others' are. */
+    /* Give a number to a leaf that has none; -1: its gradient is not captured. NULL: only leaves in `at` are
+     * captured. */
     int64_t (*number)(struct tt__capture *capture, tt_tensor *leaf);
     /* The gradient of a leaf that the outermost pass reaches is final. NULL: nobody asks. */
     tt_status (*is_final)(struct tt__capture *capture, tt_tensor *leaf);
@@ -63,7 +64,7 @@ tt_status tt__open_pass_new(tt__open_pass **out, tt_node *const *sources, int64_
  * TT_ERR_STATE it is no source, or has them already; TT_ERR_MISMATCH one that does not fit. */
 tt_status tt__open_pass_give(tt__open_pass *open, const tt_node *source, tt_tensor *const *gradients, int64_t count);
 
-/* Of a walk: number `after` (-1: none) is walked, or was none; the next that can be, or -1. */
+/* In a walk: mark node number `after` (-1: none) as walked, and return the next that can be, or -1. */
 int64_t tt__open_pass_next(tt__open_pass *open, int64_t after);
 
 /* Walk what can be walked, in this thread; one at a time. In backward.c. */

@@ -50,7 +50,8 @@ static void leaf_release(tt__history *history) {
     tt__pool_free(leaf);
 }
 
-/* Recursive: a hook runs with it held, as other passes would add to the gradient under its eyes, and may ask for it. */
+/* Recursive: a hook runs with the lock held, so that no other pass changes the gradient meanwhile, and may itself take
+ * it. */
 static void init_lock(pthread_mutex_t *lock) {
     pthread_mutexattr_t attr;
     pthread_mutexattr_init(&attr);

@@ -27,8 +27,8 @@ typedef struct tt__leaf {
     bool defined;         /* grad has values */
     const void *captured; /* the graph whose capture defined or zeroed it last; NULL: none that lives */
     const void *lender;   /* the pass that writes to grad now, or NULL */
-    tt_tensor *part;      /* a leaf whose gradient goes with this one's: tt__leaf_set_part(); or NULL */
-    tt_tensor *meanwhile; /* what others gave while it does */
+    tt_tensor *part;      /* a leaf whose gradient is dropped with this one's: tt__leaf_set_part(); or NULL */
+    tt_tensor *meanwhile; /* what other passes gave while one writes */
     tt__leaf_hook *hooks; /* in the order they were registered */
     bool in_hooks;        /* one of them runs */
     bool placed;          /* grad lies where tt__leaf_set_grad_storage() has put it */
@@ -80,17 +80,17 @@ bool tt__leaf_has_hook(const tt_tensor *x, tt_grad_hook hook);
 /* Remove a hook (same function and user). */
 void tt__leaf_remove_hook(tt_tensor *x, tt_grad_hook hook, void *user);
 
-/* Say that the storage of leaf x (tt__leaf_set_grad_storage()) has its gradient's values now, though no pass gave
+/* Declare that the storage of leaf x (tt__leaf_set_grad_storage()) now has its gradient's values, though no pass gave
  * any. */
 void tt__leaf_define_grad(tt_tensor *x);
 
-/* Let the gradient of `part` (borrowed; NULL: of none) be gone whenever leaf x's is zeroed. */
+/* Drop the gradient of `part` (borrowed; NULL: none) whenever leaf x's is zeroed. */
 void tt__leaf_set_part(tt_tensor *x, tt_tensor *part);
 
 /* Add to leaf x's gradient, outside of any pass. */
 tt_status tt__leaf_give_grad(tt_tensor *x, tt_tensor *grad);
 
-/* Leave leaf x without a gradient, and its part with the one that it has. */
+/* Drop leaf x's gradient, but not its part's. */
 void tt__leaf_drop_grad(tt_tensor *x);
 
 #endif

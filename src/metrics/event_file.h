@@ -28,7 +28,7 @@ typedef struct tt__histogram {
 
 /* Each replaces what is in `record` by one record; where memory is out, record->failed is set. */
 void tt__event_encode_version(tt__bytes *record, double wall_time);
-/* "A run begins again at `step`": what older records say of it and later steps doesn't count. */
+/* A run begins again at `step`: what older records say of that and later steps no longer counts. */
 void tt__event_encode_restart(tt__bytes *record, double wall_time, int64_t step);
 void tt__event_encode_scalar(tt__bytes *record, double wall_time, int64_t step, const char *tag, double value);
 void tt__event_encode_text(tt__bytes *record, double wall_time, int64_t step, const char *tag, const char *text);

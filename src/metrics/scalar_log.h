@@ -27,7 +27,7 @@ typedef struct tt__log_purge {
 
 /* Zeroed = empty. */
 typedef struct tt__scalar_log {
-    tt__series *series; /* as their first points came */
+    tt__series *series; /* in the order of their first points */
     size_t count, capacity;
     tt__name_map places;   /* by tag */
     tt__log_purge *purges; /* by rising step: earlier ones of the same or a later step are part of it */

@@ -5,13 +5,10 @@
 
 static const char nn_conv2d_name[] = "tt_nn_conv2d";
 
-typedef struct conv2d {
-    tt_conv2d_args call; /* x is set by each forward; the others are borrowed from the module */
-} conv2d;
-
+/* A module keeps the arguments of its operator: x is set by each forward; weight and bias are borrowed from the
+ * module. */
 static tt_tensor *conv2d_module_forward(tt_module *self, tt_tensor *x) {
-    const conv2d *c = tt_module_user(self);
-    tt_conv2d_args call = c->call;
+    tt_conv2d_args call = *(const tt_conv2d_args *)tt_module_user(self);
     call.x = x;
     return tt_conv2d_with(&call, offsetof(tt_conv2d_args, tt_end));
 }
@@ -19,7 +16,7 @@ static tt_tensor *conv2d_module_forward(tt_module *self, tt_tensor *x) {
 static const tt_module_class conv2d_class =
     TT_MODULE_CLASS(.name = "Conv2d", .forward = conv2d_module_forward, .destroy = tt__layer_destroy);
 
-/* Set the kernel's sizes. What tt_conv2d() checks in each call, it checks then. */
+/* Set the kernel's sizes. */
 static tt_status conv2d_sizes_check(const tt_nn_conv2d_args *a, int64_t *kernel) {
     bool two = a->kernel_size_hw[0] != 0 || a->kernel_size_hw[1] != 0;
     int64_t groups = a->groups ? a->groups : 1;
@@ -50,22 +47,21 @@ tt_module *tt_nn_conv2d_with(const tt_nn_conv2d_args *args, size_t size) {
     TT__ARGS_COPY(a, args, size);
     if (conv2d_sizes_check(&a, kernel))
         return NULL;
-    tt_module *module = tt__layer_new(nn_conv2d_name, &conv2d_class, sizeof(conv2d));
-    conv2d *c = tt_module_user(module);
-    if (!c)
+    tt_module *module = tt__layer_new(nn_conv2d_name, &conv2d_class, sizeof(tt_conv2d_args));
+    tt_conv2d_args *call = tt_module_user(module);
+    if (!call)
         return NULL;
-    conv2d_take_options(&c->call, &a);
+    conv2d_take_options(call, &a);
     int64_t channels = a.in_channels / (a.groups ? a.groups : 1);
     const tt__drawing drawing = {nn_conv2d_name, a.generator, a.dtype};
     return tt__layer_made(
         module, tt__add_weight_and_bias(module, TT_SHAPE(a.out_channels, channels, kernel[0], kernel[1]),
                                         (double)channels * (double)kernel[0] * (double)kernel[1],
-                                        a.no_bias ? 0 : a.out_channels, &drawing, &c->call.weight, &c->call.bias));
+                                        a.no_bias ? 0 : a.out_channels, &drawing, &call->weight, &call->bias));
 }
 
 static const char nn_conv1d_name[] = "tt_nn_conv1d";
 
-/* x is set by each forward; weight and bias are borrowed from the module. */
 static tt_tensor *conv1d_module_forward(tt_module *self, tt_tensor *x) {
     tt_conv1d_args call = *(const tt_conv1d_args *)tt_module_user(self);
     call.x = x;
@@ -100,7 +96,6 @@ tt_module *tt_nn_conv1d_with(const tt_nn_conv1d_args *args, size_t size) {
 
 static const char transposed_name[] = "tt_nn_conv_transpose2d";
 
-/* x is set by each forward; weight and bias are borrowed from the module. */
 static tt_tensor *transposed_forward(tt_module *self, tt_tensor *x) {
     tt_conv_transpose2d_args call = *(const tt_conv_transpose2d_args *)tt_module_user(self);
     call.x = x;

@@ -177,7 +177,7 @@ static tt_tensor *cast_float(tt_tensor *x, tt_dtype dtype) {
     return tt__is_float(has) && has != TT_F64 && has != dtype ? tt_to(x, dtype) : x;
 }
 
-/* Run it on inputs that were cast, if they were to be. */
+/* Run it under autocast, and cast its results to f32. */
 static tt_status forward_cast(tt_module *module, const call *c) {
     const tt__module_amp amp = module->amp;
     int before = tt_autocast_begin(amp.autocasts ? amp.dtype : TT_BF16, .disabled = !amp.autocasts);

@@ -1,47 +1,15 @@
 /* Modules without parameters, of one operator each: activations, dropout, flatten, pooling. */
 #include "base/args.h"
 #include "base/error.h"
+#include "nn/initial.h"
 #include "nn/module.h"
 
 #include <tutti/nn.h>
 
 #include <stdlib.h>
+#include <string.h>
 
-/* Modules without parameters, one operator each. */
-
-static tt_tensor *relu_forward(tt_module *self, tt_tensor *x) {
-    (void)self;
-    return tt_relu(x);
-}
-
-static tt_tensor *flatten_forward(tt_module *self, tt_tensor *x) {
-    (void)self;
-    return tt_flatten(x, 1);
-}
-
-static tt_tensor *identity_forward(tt_module *self, tt_tensor *x) {
-    (void)self;
-    return x;
-}
-
-tt_module *tt_nn_relu(void) {
-    static const tt_module_class cls = TT_MODULE_CLASS(.name = "ReLU", .forward = relu_forward);
-    return tt__module_new(&cls, NULL);
-}
-
-tt_module *tt_nn_flatten(void) {
-    static const tt_module_class cls = TT_MODULE_CLASS(.name = "Flatten", .forward = flatten_forward);
-    return tt__module_new(&cls, NULL);
-}
-
-tt_module *tt_nn_identity(void) {
-    static const tt_module_class cls = TT_MODULE_CLASS(.name = "Identity", .forward = identity_forward);
-    return tt__module_new(&cls, NULL);
-}
-
-/* Modules without parameters, of one operator and at most one number each. */
-
-#define ACTIVATION(called, pytorch, ...)                                                                           \
+#define WITHOUT_NUMBER(called, pytorch, ...)                                                                       \
     static tt_tensor *called##_module_forward(tt_module *self, tt_tensor *x) {                                     \
         (void)self;                                                                                                \
         return __VA_ARGS__;                                                                                        \
@@ -51,15 +19,16 @@ tt_module *tt_nn_identity(void) {
         return tt__module_new(&cls, NULL);                                                                         \
     }
 
-ACTIVATION(sigmoid, "Sigmoid", tt_sigmoid(x))
-ACTIVATION(tanh, "Tanh", tt_tanh(x))
-ACTIVATION(silu, "SiLU", tt_silu(x))
-ACTIVATION(gelu, "GELU", tt_gelu(x))
-ACTIVATION(gelu_tanh, "GELU", tt_gelu(x, .tanh = true))
+WITHOUT_NUMBER(relu, "ReLU", tt_relu(x))
+WITHOUT_NUMBER(flatten, "Flatten", tt_flatten(x, 1))
+WITHOUT_NUMBER(identity, "Identity", x)
+WITHOUT_NUMBER(sigmoid, "Sigmoid", tt_sigmoid(x))
+WITHOUT_NUMBER(tanh, "Tanh", tt_tanh(x))
+WITHOUT_NUMBER(silu, "SiLU", tt_silu(x))
+WITHOUT_NUMBER(gelu, "GELU", tt_gelu(x))
+WITHOUT_NUMBER(gelu_tanh, "GELU", tt_gelu(x, .tanh = true))
 
-/* ---- with a number, which the module owns */
-
-static void number_destroy(tt_module *self) { free(tt_module_user(self)); }
+/* ---- with a number, which the module owns ---- */
 
 static double number_of(const tt_module *self) { return *(const double *)tt_module_user(self); }
 
@@ -76,7 +45,7 @@ static tt_module *module_with_number(const char *who, const tt_module_class *cls
 
 #define WITH_NUMBER(called, pytorch)              \
     static const tt_module_class called##_class = \
-        TT_MODULE_CLASS(.name = (pytorch), .forward = called##_module_forward, .destroy = number_destroy)
+        TT_MODULE_CLASS(.name = (pytorch), .forward = called##_module_forward, .destroy = tt__layer_destroy)
 
 static tt_tensor *leaky_relu_module_forward(tt_module *self, tt_tensor *x) { return tt_leaky_relu(x, number_of(self)); }
 
@@ -109,9 +78,7 @@ tt_module *tt_nn_dropout(double p) {
     return module_with_number("tt_nn_dropout", &dropout_class, p);
 }
 
-/* Pooling: a module keeps the arguments of its operator. */
-
-static void pooling_destroy(tt_module *self) { free(tt_module_user(self)); }
+/* ---- pooling: a module keeps the arguments of its operator ---- */
 
 /* Make a module of this class that keeps a copy of `call`. The kernel's size is checked here, as PyTorch's callers
  * expect; the rest by the operator. */
@@ -122,13 +89,9 @@ static tt_module *pooling_new(const tt_module_class *cls, const char *who, const
         return tt__fail_null(TT_ERR_INVALID,
                              "%s: expected kernel_size or .kernel_size_hw of at least 1, got %lld and (%lld, %lld)",
                              who, (long long)kernel_size, (long long)kernel_size_hw[0], (long long)kernel_size_hw[1]);
-    void *kept = malloc(size);
-    tt_module *module = kept ? tt__module_new(cls, kept) : NULL;
-    if (!module) {
-        free(kept);
-        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a module", who);
-    }
-    memcpy(kept, call, size);
+    tt_module *module = tt__layer_new(who, cls, size);
+    if (module)
+        memcpy(tt_module_user(module), call, size);
     return module;
 }
 
@@ -142,7 +105,7 @@ static tt_tensor *max_pool2d_forward(tt_module *self, tt_tensor *x) {
 
 tt_module *tt_nn_max_pool2d_with(const tt_nn_max_pool2d_args *args, size_t size) {
     static const tt_module_class cls =
-        TT_MODULE_CLASS(.name = "MaxPool2d", .forward = max_pool2d_forward, .destroy = pooling_destroy);
+        TT_MODULE_CLASS(.name = "MaxPool2d", .forward = max_pool2d_forward, .destroy = tt__layer_destroy);
     tt_nn_max_pool2d_args a;
     TT__ARGS_COPY(a, args, size);
     const tt_max_pool2d_args call = {
@@ -169,7 +132,7 @@ static tt_tensor *avg_pool2d_forward(tt_module *self, tt_tensor *x) {
 
 tt_module *tt_nn_avg_pool2d_with(const tt_nn_avg_pool2d_args *args, size_t size) {
     static const tt_module_class cls =
-        TT_MODULE_CLASS(.name = "AvgPool2d", .forward = avg_pool2d_forward, .destroy = pooling_destroy);
+        TT_MODULE_CLASS(.name = "AvgPool2d", .forward = avg_pool2d_forward, .destroy = tt__layer_destroy);
     tt_nn_avg_pool2d_args a;
     TT__ARGS_COPY(a, args, size);
     const tt_avg_pool2d_args call = {
@@ -200,7 +163,7 @@ static tt_tensor *adaptive_avg_pool2d_forward(tt_module *self, tt_tensor *x) {
 tt_module *tt_nn_adaptive_avg_pool2d(int64_t height, int64_t width) {
     static const tt_module_class cls =
         TT_MODULE_CLASS(.name = "AdaptiveAvgPool2d", .forward = adaptive_avg_pool2d_forward,
-                        .destroy = pooling_destroy);
+                        .destroy = tt__layer_destroy);
     const adaptive_size to = {height, width};
     if (height < 1 || width < 1)
         return tt__fail_null(TT_ERR_INVALID,

@@ -6,7 +6,7 @@
 
 #include <tutti/nn.h>
 
-/* Who draws what. */
+/* How parameters are drawn. */
 typedef struct tt__drawing {
     const char *who; /* begins errors */
     tt_generator *generator;
@@ -21,7 +21,7 @@ tt_status tt__layer_dtype_check(const char *who, tt_dtype dtype);
 tt_module *tt__layer_new(const char *who, const tt_module_class *cls, size_t user_bytes);
 void tt__layer_destroy(tt_module *self);
 
-/* Return the module, whose parts were added with this status; on failure it is freed, and NULL. */
+/* Return the module if `status`, that of adding its parts, is TT_OK; else free it and return NULL. */
 tt_module *tt__layer_made(tt_module *module, tt_status status);
 
 /* Are the channels of a convolution and its kernel {along H, along W} at least 1, and do groups divide the channels?

@@ -129,8 +129,9 @@ const tt_module_class *tt__module_class(const tt_module *module);
 /* Empty a list. */
 void tt__module_list_drop(tt__module_list *list);
 
-/* Number `index` of `count`; 0 of 1 in a thread that runs no replica. What a forward changes beside its results,
- * running statistics, replica 0 changes. */
+/* Which of several threads is this that run one module at once, each on a part of the batch (DataParallel)? Number
+ * `index` of `count`; 0 of 1 in a thread that runs no replica. What a forward changes beside its results, running
+ * statistics, replica 0 changes. */
 typedef struct tt__replica {
     int index, count;
 } tt__replica;

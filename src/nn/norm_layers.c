@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Layers that normalise without statistics of their own: LayerNorm, RMSNorm, GroupNorm. */
+/* ---- without statistics of their own: LayerNorm, RMSNorm, GroupNorm ---- */
 
 typedef struct norm_layer {
     tt_shape shape; /* LayerNorm, RMSNorm: the last dimensions of x */
@@ -19,8 +19,6 @@ typedef struct norm_layer {
     double eps;
     tt_tensor *weight, *bias; /* borrowed from the module; NULL: none */
 } norm_layer;
-
-static void norm_destroy(tt_module *self) { free(tt_module_user(self)); }
 
 static tt_tensor *layer_norm_forward(tt_module *self, tt_tensor *x) {
     const norm_layer *n = tt_module_user(self);
@@ -59,24 +57,22 @@ static bool norm_shape_check(const norm_kind *kind, double eps) {
 static tt_module *norm_new(const norm_kind *kind, const norm_layer *layer) {
     if (!norm_shape_check(kind, layer->eps))
         return NULL;
-    norm_layer *n = malloc(sizeof *n);
-    tt_module *module = n ? tt__module_new(kind->cls, n) : NULL;
-    if (!module) {
-        free(n);
-        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a module", kind->who);
-    }
-    *n = *layer;
-    if ((kind->weight && tt__add_filled(module, kind->who, "weight", kind->weights, kind->dtype, 1, &n->weight)) ||
-        (kind->bias && tt__add_filled(module, kind->who, "bias", kind->weights, kind->dtype, 0, &n->bias))) {
-        tt_module_free(module);
+    tt_module *module = tt__layer_new(kind->who, kind->cls, sizeof(norm_layer));
+    norm_layer *n = tt_module_user(module);
+    tt_status status = TT_OK;
+    if (!n)
         return NULL;
-    }
-    return module;
+    *n = *layer;
+    if (kind->weight)
+        status = tt__add_filled(module, kind->who, "weight", kind->weights, kind->dtype, 1, &n->weight);
+    if (kind->bias && !status)
+        status = tt__add_filled(module, kind->who, "bias", kind->weights, kind->dtype, 0, &n->bias);
+    return tt__layer_made(module, status);
 }
 
 tt_module *tt_nn_layer_norm_with(const tt_nn_layer_norm_args *args, size_t size) {
     static const tt_module_class cls =
-        TT_MODULE_CLASS(.name = "LayerNorm", .forward = layer_norm_forward, .destroy = norm_destroy);
+        TT_MODULE_CLASS(.name = "LayerNorm", .forward = layer_norm_forward, .destroy = tt__layer_destroy);
     tt_nn_layer_norm_args a;
     TT__ARGS_COPY(a, args, size);
     const norm_kind kind = {"tt_nn_layer_norm",         &cls,   a.normalized_shape, !a.no_affine,
@@ -86,7 +82,7 @@ tt_module *tt_nn_layer_norm_with(const tt_nn_layer_norm_args *args, size_t size)
 
 tt_module *tt_nn_rms_norm_with(const tt_nn_rms_norm_args *args, size_t size) {
     static const tt_module_class cls =
-        TT_MODULE_CLASS(.name = "RMSNorm", .forward = rms_norm_forward, .destroy = norm_destroy);
+        TT_MODULE_CLASS(.name = "RMSNorm", .forward = rms_norm_forward, .destroy = tt__layer_destroy);
     tt_nn_rms_norm_args a;
     TT__ARGS_COPY(a, args, size);
     const norm_kind kind = {"tt_nn_rms_norm", &cls, a.normalized_shape, !a.no_affine, false, a.dtype};
@@ -95,7 +91,7 @@ tt_module *tt_nn_rms_norm_with(const tt_nn_rms_norm_args *args, size_t size) {
 
 tt_module *tt_nn_group_norm_with(const tt_nn_group_norm_args *args, size_t size) {
     static const tt_module_class cls =
-        TT_MODULE_CLASS(.name = "GroupNorm", .forward = group_norm_forward, .destroy = norm_destroy);
+        TT_MODULE_CLASS(.name = "GroupNorm", .forward = group_norm_forward, .destroy = tt__layer_destroy);
     tt_nn_group_norm_args a;
     TT__ARGS_COPY(a, args, size);
     const norm_kind kind = {"tt_nn_group_norm", &cls, TT_SHAPE(a.num_channels), !a.no_affine, !a.no_affine, a.dtype};
@@ -105,7 +101,8 @@ tt_module *tt_nn_group_norm_with(const tt_nn_group_norm_args *args, size_t size)
     return norm_new(&kind, &(norm_layer){.groups = a.num_groups, .eps = a.eps});
 }
 
-/* Of BatchNorm1d and BatchNorm2d, and what became of them. */
+/* ---- BatchNorm1d and BatchNorm2d, and what may become of them ---- */
+
 typedef struct batch_norm {
     const char *who;
     const tt__batch_norm_kind *kind; /* or NULL */
@@ -230,21 +227,15 @@ static tt_module *batch_norm_new(const tt_module_class *cls, const batch_norm *k
             kind->who, (long long)a.num_features, a.momentum, a.eps);
     if (tt__layer_dtype_check(kind->who, a.dtype))
         return NULL;
-    batch_norm *b = malloc(sizeof *b);
-    tt_module *module = b ? tt__module_new(cls, b) : NULL;
-    if (!module) {
-        free(b);
-        return tt__fail_null(TT_ERR_MEMORY, "%s: no memory for a module", kind->who);
-    }
+    tt_module *module = tt__layer_new(kind->who, cls, sizeof(batch_norm));
+    batch_norm *b = tt_module_user(module);
+    if (!b)
+        return NULL;
     *b = *kind;
     b->momentum = a.momentum;
     b->eps = a.eps;
     b->features = a.num_features;
-    if (batch_norm_add(module, b, &a)) {
-        tt_module_free(module);
-        return NULL;
-    }
-    return module;
+    return tt__layer_made(module, batch_norm_add(module, b, &a));
 }
 
 tt_module *tt_nn_batch_norm1d_with(const tt_nn_batch_norm2d_args *args, size_t size) {

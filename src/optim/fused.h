@@ -10,11 +10,11 @@ tt_status tt__optim_fused(const tt_optimizer *optimizer, const tt__optim_group *
 /* Update the rows that a run's gradient is of. */
 void tt__optim_rows(const tt_optimizer *optimizer, const tt__optim_group *group, const tt__optim_run *run);
 
-/* ... on a device that is not the host. `run->update.state` is set. */
+/* The same on another device than the host. `run->update.state` is set. */
 tt_status tt__optim_rows_far(const char *who, const tt_optimizer *optimizer, const tt__optim_group *group,
                              tt__optim_run *run);
 
-/* Does the rule take the gradient that parameter `i` has? */
+/* Does the rule take the gradient that parameter `i` has? Else TT_ERR_UNSUPPORTED. */
 tt_status tt__optim_check_rows(const char *who, const tt_optimizer *optimizer, const tt__optim_group *group, size_t i);
 
 #endif

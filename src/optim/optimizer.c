@@ -79,6 +79,16 @@ tt_status tt__optim_check_unattended(const char *name, const tt_optimizer *o) {
                     name);
 }
 
+tt_status tt__optim_check_options(const char *who, const tt__optimizer_class *cls, const double *option) {
+    for (int i = 0; i < cls->options; i++)
+        TT__TRY(tt__optim_check_number(who, cls->option_names[i], option[i],
+                                       cls->signed_option && i == cls->signed_option ? -INFINITY : 0));
+    for (int i = cls->betas; cls->betas && i <= cls->betas + 1; i++)
+        if (option[i] >= 1)
+            return tt__fail(TT_ERR_INVALID, "%s: expected %s below 1, got %g", who, cls->option_names[i], option[i]);
+    return cls->check ? cls->check(who, option) : TT_OK;
+}
+
 int tt__optim_option_index(const tt__optimizer_class *cls, const char *name) {
     for (int i = 0; name && i < cls->options; i++)
         if (!strcmp(cls->option_names[i], name))
@@ -143,7 +153,7 @@ static tt_status try_option(const char *who, const tt_optimizer *o, const tt__op
     double option[TT__OPTIM_OPTIONS];
     memcpy(option, group->option, sizeof option);
     TT__TRY(tt__optim_option_put(who, o->cls, option, name, value));
-    return o->cls->check(who, option);
+    return tt__optim_check_options(who, o->cls, option);
 }
 
 tt_status tt_optimizer_set_option(tt_optimizer *optimizer, int64_t group, const char *name, double value) {
@@ -267,7 +277,7 @@ static tt_status group_make(const char *who, const tt_optimizer *o, const tt_nam
 
 static tt_status add_group(const char *who, tt_optimizer *o, const tt_named_tensors *params, const double *option) {
     TT__TRY(check_list(who, params));
-    TT__TRY(o->cls->check(who, option));
+    TT__TRY(tt__optim_check_options(who, o->cls, option));
     tt__optim_group *groups = reallocarray(o->groups, o->group_count + 1, sizeof *groups);
     if (!groups)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a group", who);

@@ -25,12 +25,15 @@ typedef struct tt__optimizer_class {
     int slots;
     const char *const *slot_names;
     bool counts_steps;
-    /* Are these values possible, together? `who`: the call that sets them. */
+    int signed_option; /* the only one that may be below 0; 0: none may */
+    /* Are these values possible, together? Each is finite and has the right sign. `who`: the call that sets them. NULL:
+     * always. */
     tt_status (*check)(const char *who, const double *option);
-    /* Do these options need the slot? */
+    /* Do these options need the slot? NULL: always. */
     bool (*uses)(const double *option, int slot);
     const tt__rule_kernels *(*kernels)(void); /* for memory that this machine's processor reaches */
-    /* A pass before, which adds to `sums` of a parameter, and what `ratio` is made of them; NULL: there is none. */
+    /* A pass before the update, which adds to the `sums` of a parameter, of which ratio() makes the update's ratio.
+     * NULL: none. */
     const tt__rule_kernels *(*measure)(void);
     double (*ratio)(const double *option, const double *sums);
     bool measures_grads;                       /* the rule needs the norm of all gradients */
@@ -85,7 +88,7 @@ typedef struct tt__optim_group {
 
 enum { TT__JOIN_ROOM = 2 };
 
-/* What an optimizer asks of whoever made it of slices, the rest of which other ranks have: parallel/zero. */
+/* What an optimizer of slices asks of its maker (parallel/zero), as other ranks have the other slices. */
 typedef struct tt__optim_shards {
     const char *kind; /* whose they are: compared as an address */
     /* A step begins, in the call `who`. */
@@ -128,7 +131,14 @@ struct tt_optimizer {
  * here. */
 tt_optimizer *tt__optimizer_new(const tt__optimizer_class *cls, const tt_named_tensors *params, const double *option);
 
-/* Check an option's value as most need it: finite, and at least `least`. */
+static inline bool tt__optim_uses(const tt__optimizer_class *cls, const double *option, int slot) {
+    return !cls->uses || cls->uses(option, slot);
+}
+
+/* Check the values of all options: their signs, betas below 1, and what the class asks for. TT_ERR_INVALID. */
+tt_status tt__optim_check_options(const char *who, const tt__optimizer_class *cls, const double *option);
+
+/* Check a number as most need it: finite, and at least `least`. */
 tt_status tt__optim_check_number(const char *who, const char *name, double value, double least);
 
 /* Return the place of an option's value; -1: the class has no such option. */

@@ -24,7 +24,7 @@ static tt_status add_param_state(tt__dict *dict, const tt__optimizer_class *cls,
     }
     for (int s = 0; s < cls->slots; s++) {
         tt_tensor *slot = group->state.slot[i * (size_t)cls->slots + (size_t)s];
-        if (slot && cls->uses(group->option, s))
+        if (slot && tt__optim_uses(cls, group->option, s))
             TT__TRY(
                 tt__dict_add(dict, slot, "state.%lld.%s", (long long)group->first + (long long)i, cls->slot_names[s]));
     }
@@ -161,7 +161,7 @@ static tt_status load_state_entry(const tt_optimizer *o, loaded_group *to, const
     if (o->groups[g].params[i].low && !strcmp(rest, MASTER))
         return load_master(&o->groups[g], &to[g], i, name, x);
     for (int s = 0; s < o->cls->slots; s++)
-        if (!strcmp(rest, o->cls->slot_names[s]) && o->cls->uses(to[g].option, s))
+        if (!strcmp(rest, o->cls->slot_names[s]) && tt__optim_uses(o->cls, to[g].option, s))
             return load_slot(o, &o->groups[g], &to[g], i, s, name, x);
     return fail_unexpected(o, name);
 }
@@ -202,7 +202,7 @@ static tt_status load_options(const tt_optimizer *o, loaded_group *to, const tt_
         if (is_option(state->names[i]))
             TT__TRY(load_option_entry(o, to, state->names[i], state->tensors[i]));
     for (size_t g = 0; g < o->group_count; g++)
-        TT__TRY(o->cls->check(who, to[g].option));
+        TT__TRY(tt__optim_check_options(who, o->cls, to[g].option));
     return TT_OK;
 }
 
@@ -211,7 +211,8 @@ static tt_status check_complete(const tt_optimizer *o, const loaded_group *to, s
     int expected = o->cls->counts_steps, found = to[g].state.steps[i] != 0;
     const char *missing = found < expected ? "step" : NULL;
     for (int s = 0; s < o->cls->slots; s++) {
-        bool used = o->cls->uses(to[g].option, s), there = to[g].state.slot[i * (size_t)o->cls->slots + (size_t)s];
+        bool used = tt__optim_uses(o->cls, to[g].option, s),
+             there = to[g].state.slot[i * (size_t)o->cls->slots + (size_t)s];
         expected += used;
         found += there;
         if (used && !there)

@@ -108,7 +108,7 @@ static tt_status gather_state(const tt_optimizer *o, tt__optim_group *group, tt_
     for (int s = 0; s < o->cls->slots; s++)
         run->fresh[s] = !*run_slot(o, group, run->param, s);
     for (int s = 0; s < o->cls->slots; s++) {
-        if (!o->cls->uses(group->option, s))
+        if (!tt__optim_uses(o->cls, group->option, s))
             continue;
         if (run->fresh[s])
             TT__TRY(step_check_begun(who, group, run->param));
@@ -142,7 +142,7 @@ static tt_status gather_run(const tt_optimizer *o, tt__optim_group *group, size_
     return gather_state(o, group, run);
 }
 
-/* Give back state that was made for a step that didn't come: it is made, and is fresh, again in the next one. */
+/* Free state that was made for a step that failed; the next step makes it again, fresh. */
 static void forget_fresh(const tt_optimizer *o, tt__optim_group *group, const tt__optim_run *run) {
     for (int s = 0; s < o->cls->slots; s++) {
         tt_tensor **slot = run_slot(o, group, run->param, s);

@@ -206,7 +206,7 @@ static tt_status change_grads(const char *who, const tt_named_tensors *params, c
     return TT_OK;
 }
 
-/* `own`: how it goes so far; if not well, slices still take their part in what is collective. */
+/* `own`: this rank's status so far. After a failure an optimizer of slices still takes part in the collective call. */
 static tt_status clip_by_norm(const char *by_norm, const tt_clip_grad_norm_args *a, double norm_type,
                               const tt_optimizer *sharded, tt_status own) {
     double measure[1 + TT__JOIN_ROOM] = {0};

@@ -9,8 +9,9 @@
 #include <tutti/optim.h>
 #include <tutti/tensor.h>
 
-/* tt_clip_grad_norm_(), called `who` in errors; with `sharded` the parameters are that optimizer's slices, and the norm
- * is that of all ranks', which this rank takes part in also where it failed before: `own`, its last error. */
+/* tt_clip_grad_norm_(), under the name `who` in errors. With `sharded` the parameters are that optimizer's slices, and
+ * the norm is of all ranks' gradients. `own`: this rank's status before, whose error is the last one: a rank that
+ * failed still takes part in the collective call. */
 tt_status tt__clip_grad_norm(const char *who, const tt_clip_grad_norm_args *args, const tt_optimizer *sharded,
                              tt_status own);
 
@@ -20,9 +21,9 @@ tt_status tt__clip_grad_norm(const char *who, const tt_clip_grad_norm_args *args
  * Begins as {.who = ..., .p = ...}. */
 typedef struct tt__grad_total {
     const char *who;
-    double p;       /* how two are joined: infinite: the larger one, NaN being the largest; else their sum */
+    double p;       /* infinite: the total is the largest value, and NaN is above all; else it is the sum */
     double value;   /* without `far` */
-    tt_tensor *far; /* f64, one element, of the scope: a device's, which is not read yet; or NULL */
+    tt_tensor *far; /* a device's part that is not read yet: f64, one element, of the scope; or NULL */
 } tt__grad_total;
 
 void tt__grad_total_join(tt__grad_total *total, double value);

@@ -253,7 +253,7 @@ static tt_status check_both(const char *who, const tt_grad_scaler *scaler, const
     return tt__fail_argument("%s: the %s is NULL", who, scaler ? "optimizer" : "scaler");
 }
 
-/* Divide, and note what was found. Where no parameter has a gradient the stage stays, as if it had not been called. */
+/* Divide, and note what was found. If no parameter has a gradient the stage stays, as if this had not been called. */
 static tt_status unscale_entry(const char *who, tt_grad_scaler *scaler, tt_optimizer *optimizer, scaler_entry *entry) {
     int64_t count = 0;
     const double factor = (double)(float)(1 / scaler->now.scale);

@@ -46,7 +46,7 @@ static tt_status refresh_anywhere(const char *who, const tt__optim_param *p) {
     return tt__where_out(who, p->tensor, same, p->tensor, low);
 }
 
-/* Take the elements of the parameter that are not their master's any more. */
+/* Bring the master's elements up to date whose parameter was changed since the last step. */
 static tt_status refresh_master(const char *who, const tt__optim_param *p) {
     enum { BLOCK = 1 << 15 };
     if (!tt__device_is_host(tt_tensor_device(p->low)) || !p->low->contiguous || !p->tensor->contiguous)

@@ -3,25 +3,9 @@
 #include "base/error.h"
 #include "optim/optimizer.h"
 
-static const char *const adagrad_options[] = {[TT__ADAGRAD_LR] = "lr",
-                                              [TT__ADAGRAD_LR_DECAY] = "lr_decay",
-                                              [TT__ADAGRAD_EPS] = "eps",
-                                              [TT__ADAGRAD_WEIGHT_DECAY] = "weight_decay",
-                                              [TT__ADAGRAD_INITIAL_ACCUMULATOR_VALUE] = "initial_accumulator_value",
-                                              [TT__ADAGRAD_MAXIMIZE] = "maximize"};
+static const char *const adagrad_options[TT__ADAGRAD_OPTIONS] = {
+    "lr", "lr_decay", "eps", "weight_decay", "initial_accumulator_value", "maximize"};
 static const char *const adagrad_slots[] = {"sum"};
-
-static tt_status adagrad_check(const char *who, const double *option) {
-    for (int i = 0; i < TT__ADAGRAD_OPTIONS; i++)
-        TT__TRY(tt__optim_check_number(who, adagrad_options[i], option[i], 0));
-    return TT_OK;
-}
-
-static bool adagrad_uses(const double *option, int slot) {
-    (void)option;
-    (void)slot;
-    return true;
-}
 
 static bool adagrad_takes_rows(const double *option) { return option[TT__ADAGRAD_WEIGHT_DECAY] == 0; }
 
@@ -35,8 +19,6 @@ static const tt__optimizer_class adagrad_class = {.name = "tt_adagrad",
                                                   .slots = 1,
                                                   .slot_names = adagrad_slots,
                                                   .counts_steps = true,
-                                                  .check = adagrad_check,
-                                                  .uses = adagrad_uses,
                                                   .takes_rows = adagrad_takes_rows,
                                                   .begins_as = adagrad_begins_as,
                                                   .kernels = adagrad_kernels,
@@ -54,26 +36,13 @@ tt_optimizer *tt_adagrad_with(const tt_adagrad_args *args, size_t size) {
     return tt__optimizer_new(&adagrad_class, a.params, option);
 }
 
-static const char *const adadelta_options[] = {[TT__ADADELTA_LR] = "lr",
-                                               [TT__ADADELTA_RHO] = "rho",
-                                               [TT__ADADELTA_EPS] = "eps",
-                                               [TT__ADADELTA_WEIGHT_DECAY] = "weight_decay",
-                                               [TT__ADADELTA_MAXIMIZE] = "maximize"};
-static const char *const adadelta_slots[] = {
-    [TT__ADADELTA_SQUARE_AVG] = "square_avg", [TT__ADADELTA_ACC_DELTA] = "acc_delta"};
+static const char *const adadelta_options[TT__ADADELTA_OPTIONS] = {"lr", "rho", "eps", "weight_decay", "maximize"};
+static const char *const adadelta_slots[TT__ADADELTA_SLOTS] = {"square_avg", "acc_delta"};
 
 static tt_status adadelta_check(const char *who, const double *option) {
-    for (int i = 0; i < TT__ADADELTA_OPTIONS; i++)
-        TT__TRY(tt__optim_check_number(who, adadelta_options[i], option[i], 0));
     if (option[TT__ADADELTA_RHO] > 1)
         return tt__fail(TT_ERR_INVALID, "%s: expected rho of at most 1, got %g", who, option[TT__ADADELTA_RHO]);
     return TT_OK;
-}
-
-static bool adadelta_uses(const double *option, int slot) {
-    (void)option;
-    (void)slot;
-    return true;
 }
 
 static const tt__rule_kernels *adadelta_kernels(void) { return TT__LEVEL_CHOOSE(tt__adadelta_kernels); }
@@ -85,7 +54,6 @@ static const tt__optimizer_class adadelta_class = {.name = "tt_adadelta",
                                                    .slot_names = adadelta_slots,
                                                    .counts_steps = true,
                                                    .check = adadelta_check,
-                                                   .uses = adadelta_uses,
                                                    .kernels = adadelta_kernels,
                                                    .rule = TT__RULE_ADADELTA};
 
@@ -100,22 +68,9 @@ tt_optimizer *tt_adadelta_with(const tt_adadelta_args *args, size_t size) {
     return tt__optimizer_new(&adadelta_class, a.params, option);
 }
 
-static const char *const rmsprop_options[] = {[TT__RMSPROP_LR] = "lr",
-                                              [TT__RMSPROP_ALPHA] = "alpha",
-                                              [TT__RMSPROP_EPS] = "eps",
-                                              [TT__RMSPROP_WEIGHT_DECAY] = "weight_decay",
-                                              [TT__RMSPROP_MOMENTUM] = "momentum",
-                                              [TT__RMSPROP_CENTERED] = "centered",
-                                              [TT__RMSPROP_MAXIMIZE] = "maximize"};
-static const char *const rmsprop_slots[] = {[TT__RMSPROP_SQUARE_AVG] = "square_avg",
-                                            [TT__RMSPROP_MOMENTUM_BUFFER] = "momentum_buffer",
-                                            [TT__RMSPROP_GRAD_AVG] = "grad_avg"};
-
-static tt_status rmsprop_check(const char *who, const double *option) {
-    for (int i = 0; i < TT__RMSPROP_OPTIONS; i++)
-        TT__TRY(tt__optim_check_number(who, rmsprop_options[i], option[i], 0));
-    return TT_OK;
-}
+static const char *const rmsprop_options[TT__RMSPROP_OPTIONS] = {"lr",       "alpha",    "eps",     "weight_decay",
+                                                                 "momentum", "centered", "maximize"};
+static const char *const rmsprop_slots[TT__RMSPROP_SLOTS] = {"square_avg", "momentum_buffer", "grad_avg"};
 
 static bool rmsprop_uses(const double *option, int slot) {
     return slot == TT__RMSPROP_SQUARE_AVG ||
@@ -130,7 +85,6 @@ static const tt__optimizer_class rmsprop_class = {.name = "tt_rmsprop",
                                                   .slots = TT__RMSPROP_SLOTS,
                                                   .slot_names = rmsprop_slots,
                                                   .counts_steps = true,
-                                                  .check = rmsprop_check,
                                                   .uses = rmsprop_uses,
                                                   .kernels = rmsprop_kernels,
                                                   .rule = TT__RULE_RMSPROP};

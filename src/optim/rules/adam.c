@@ -5,24 +5,10 @@
 
 #include <math.h>
 
-static const char *const adam_options[] = {[TT__ADAM_LR] = "lr",
-                                           [TT__ADAM_BETA1] = "beta1",
-                                           [TT__ADAM_BETA2] = "beta2",
-                                           [TT__ADAM_EPS] = "eps",
-                                           [TT__ADAM_WEIGHT_DECAY] = "weight_decay",
-                                           [TT__ADAM_AMSGRAD] = "amsgrad",
-                                           [TT__ADAM_MAXIMIZE] = "maximize"};
-static const char *const adam_slots[] = {
-    [TT__ADAM_EXP_AVG] = "exp_avg", [TT__ADAM_EXP_AVG_SQ] = "exp_avg_sq", [TT__ADAM_MAX_EXP_AVG_SQ] = "max_exp_avg_sq"};
-
-static tt_status adam_check(const char *who, const double *option) {
-    for (int i = 0; i < TT__ADAM_OPTIONS; i++)
-        TT__TRY(tt__optim_check_number(who, adam_options[i], option[i], 0));
-    for (int i = TT__ADAM_BETA1; i <= TT__ADAM_BETA2; i++)
-        if (option[i] >= 1)
-            return tt__fail(TT_ERR_INVALID, "%s: expected %s below 1, got %g", who, adam_options[i], option[i]);
-    return TT_OK;
-}
+static const char *const adam_options[TT__ADAM_OPTIONS] = {"lr",           "beta1",   "beta2",   "eps",
+                                                           "weight_decay", "amsgrad", "maximize"};
+/* The first two are also those of SparseAdam and LAMB. */
+static const char *const adam_slots[TT__ADAM_SLOTS] = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
 
 static bool adam_uses(const double *option, int slot) {
     return slot != TT__ADAM_MAX_EXP_AVG_SQ || option[TT__ADAM_AMSGRAD] != 0;
@@ -35,8 +21,8 @@ static const tt__rule_kernels *adamw_kernels(void) { return TT__LEVEL_CHOOSE(tt_
 #define ADAM_CLASS(name_, kernels_, rule_)                                                                   \
     {                                                                                                        \
         .name = (name_), .options = TT__ADAM_OPTIONS, .option_names = adam_options, .slots = TT__ADAM_SLOTS, \
-        .slot_names = adam_slots, .counts_steps = true, .betas = TT__ADAM_BETA1, .check = adam_check,        \
-        .uses = adam_uses, .kernels = (kernels_), .rule = (rule_)                                            \
+        .slot_names = adam_slots, .counts_steps = true, .betas = TT__ADAM_BETA1, .uses = adam_uses,          \
+        .kernels = (kernels_), .rule = (rule_)                                                               \
     }
 static const tt__optimizer_class adam_class = ADAM_CLASS("tt_adam", adam_kernels, TT__RULE_ADAM);
 static const tt__optimizer_class adamw_class = ADAM_CLASS("tt_adamw", adamw_kernels, TT__RULE_ADAMW);
@@ -72,28 +58,7 @@ tt_optimizer *tt_adamw_with(const tt_adamw_args *args, size_t size) {
     return adam_new(&adamw_class, &as_adam);
 }
 
-static const char *const sparse_adam_options[] = {[TT__SPARSE_ADAM_LR] = "lr",
-                                                  [TT__SPARSE_ADAM_BETA1] = "beta1",
-                                                  [TT__SPARSE_ADAM_BETA2] = "beta2",
-                                                  [TT__SPARSE_ADAM_EPS] = "eps",
-                                                  [TT__SPARSE_ADAM_MAXIMIZE] = "maximize"};
-static const char *const sparse_adam_slots[] = {
-    [TT__SPARSE_ADAM_EXP_AVG] = "exp_avg", [TT__SPARSE_ADAM_EXP_AVG_SQ] = "exp_avg_sq"};
-
-static tt_status sparse_adam_check(const char *who, const double *option) {
-    for (int i = 0; i < TT__SPARSE_ADAM_OPTIONS; i++)
-        TT__TRY(tt__optim_check_number(who, sparse_adam_options[i], option[i], 0));
-    for (int i = TT__SPARSE_ADAM_BETA1; i <= TT__SPARSE_ADAM_BETA2; i++)
-        if (option[i] >= 1)
-            return tt__fail(TT_ERR_INVALID, "%s: expected %s below 1, got %g", who, sparse_adam_options[i], option[i]);
-    return TT_OK;
-}
-
-static bool sparse_adam_uses(const double *option, int slot) {
-    (void)option;
-    (void)slot;
-    return true;
-}
+static const char *const sparse_adam_options[TT__SPARSE_ADAM_OPTIONS] = {"lr", "beta1", "beta2", "eps", "maximize"};
 
 static bool sparse_adam_takes_rows(const double *option) {
     (void)option;
@@ -106,10 +71,8 @@ static const tt__optimizer_class sparse_adam_class = {.name = "tt_sparse_adam",
                                                       .options = TT__SPARSE_ADAM_OPTIONS,
                                                       .option_names = sparse_adam_options,
                                                       .slots = TT__SPARSE_ADAM_SLOTS,
-                                                      .slot_names = sparse_adam_slots,
+                                                      .slot_names = adam_slots,
                                                       .counts_steps = true,
-                                                      .check = sparse_adam_check,
-                                                      .uses = sparse_adam_uses,
                                                       .takes_rows = sparse_adam_takes_rows,
                                                       .takes_rows_only = true,
                                                       .kernels = sparse_adam_kernels,
@@ -127,33 +90,9 @@ tt_optimizer *tt_sparse_adam_with(const tt_sparse_adam_args *args, size_t size) 
     return tt__optimizer_new(&sparse_adam_class, a.params, option);
 }
 
-static const char *const lamb_options[] = {[TT__LAMB_LR] = "lr",
-                                           [TT__LAMB_BETA1] = "beta1",
-                                           [TT__LAMB_BETA2] = "beta2",
-                                           [TT__LAMB_EPS] = "eps",
-                                           [TT__LAMB_WEIGHT_DECAY] = "weight_decay",
-                                           [TT__LAMB_MAX_GRAD_NORM] = "max_grad_norm",
-                                           [TT__LAMB_BIAS_CORRECTION] = "bias_correction",
-                                           [TT__LAMB_GRAD_AVERAGING] = "grad_averaging",
-                                           [TT__LAMB_ADAM_W_MODE] = "adam_w_mode",
-                                           [TT__LAMB_USE_NVLAMB] = "use_nvlamb",
-                                           [TT__LAMB_MAXIMIZE] = "maximize"};
-static const char *const lamb_slots[] = {[TT__LAMB_EXP_AVG] = "exp_avg", [TT__LAMB_EXP_AVG_SQ] = "exp_avg_sq"};
-
-static tt_status lamb_check(const char *who, const double *option) {
-    for (int i = 0; i < TT__LAMB_OPTIONS; i++)
-        TT__TRY(tt__optim_check_number(who, lamb_options[i], option[i], 0));
-    for (int i = TT__LAMB_BETA1; i <= TT__LAMB_BETA2; i++)
-        if (option[i] >= 1)
-            return tt__fail(TT_ERR_INVALID, "%s: expected %s below 1, got %g", who, lamb_options[i], option[i]);
-    return TT_OK;
-}
-
-static bool lamb_uses(const double *option, int slot) {
-    (void)option;
-    (void)slot;
-    return true;
-}
+static const char *const lamb_options[TT__LAMB_OPTIONS] = {
+    "lr",          "beta1",      "beta2",   "eps", "weight_decay", "max_grad_norm", "bias_correction", "grad_averaging",
+    "adam_w_mode", "use_nvlamb", "maximize"};
 
 static double lamb_ratio(const double *option, const double *sums) { return TT__LAMB_RATIO(option, sums[0], sums[1]); }
 
@@ -165,10 +104,8 @@ static const tt__optimizer_class lamb_class = {.name = "tt_lamb",
                                                .options = TT__LAMB_OPTIONS,
                                                .option_names = lamb_options,
                                                .slots = TT__LAMB_SLOTS,
-                                               .slot_names = lamb_slots,
+                                               .slot_names = adam_slots,
                                                .counts_steps = true,
-                                               .check = lamb_check,
-                                               .uses = lamb_uses,
                                                .kernels = lamb_kernels,
                                                .measure = lamb_measure,
                                                .ratio = lamb_ratio,

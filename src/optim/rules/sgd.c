@@ -2,19 +2,11 @@
 #include "base/error.h"
 #include "optim/optimizer.h"
 
-#include <math.h>
-
-static const char *const sgd_options[] = {[TT__SGD_LR] = "lr",
-                                          [TT__SGD_MOMENTUM] = "momentum",
-                                          [TT__SGD_DAMPENING] = "dampening",
-                                          [TT__SGD_WEIGHT_DECAY] = "weight_decay",
-                                          [TT__SGD_NESTEROV] = "nesterov",
-                                          [TT__SGD_MAXIMIZE] = "maximize"};
+static const char *const sgd_options[TT__SGD_OPTIONS] = {"lr",           "momentum", "dampening",
+                                                         "weight_decay", "nesterov", "maximize"};
 static const char *const sgd_slots[] = {"momentum_buffer"};
 
 static tt_status sgd_check(const char *who, const double *option) {
-    for (int i = 0; i < TT__SGD_OPTIONS; i++)
-        TT__TRY(tt__optim_check_number(who, sgd_options[i], option[i], i == TT__SGD_DAMPENING ? -INFINITY : 0));
     if (option[TT__SGD_NESTEROV] != 0 && (option[TT__SGD_MOMENTUM] == 0 || option[TT__SGD_DAMPENING] != 0))
         return tt__fail(TT_ERR_INVALID,
                         "%s: nesterov needs momentum above 0 and no dampening, got momentum %g, dampening %g", who,
@@ -38,6 +30,7 @@ static const tt__optimizer_class sgd_class = {.name = "tt_sgd",
                                               .option_names = sgd_options,
                                               .slots = 1,
                                               .slot_names = sgd_slots,
+                                              .signed_option = TT__SGD_DAMPENING,
                                               .check = sgd_check,
                                               .uses = sgd_uses,
                                               .takes_rows = sgd_takes_rows,

@@ -9,7 +9,7 @@
 /* ---- CosineAnnealingLR ---- */
 
 enum { ANNEALING_T_MAX, ANNEALING_ETA_MIN, ANNEALING_NUMBERS };
-static const char *const annealing_names[] = {[ANNEALING_T_MAX] = "T_max", [ANNEALING_ETA_MIN] = "eta_min"};
+static const char *const annealing_names[ANNEALING_NUMBERS] = {"T_max", "eta_min"};
 
 static tt_status annealing_check(const char *who, const tt_optimizer *o, const double *number) {
     (void)o;
@@ -50,11 +50,7 @@ tt_lr_scheduler *tt_cosine_annealing_lr_with(const tt_cosine_annealing_lr_args *
 /* ---- CosineAnnealingWarmRestarts ---- */
 
 enum { RESTARTS_T_0, RESTARTS_T_MULT, RESTARTS_ETA_MIN, RESTARTS_T_CUR, RESTARTS_T_I, RESTARTS_NUMBERS };
-static const char *const restarts_names[] = {[RESTARTS_T_0] = "T_0",
-                                             [RESTARTS_T_MULT] = "T_mult",
-                                             [RESTARTS_ETA_MIN] = "eta_min",
-                                             [RESTARTS_T_CUR] = "T_cur",
-                                             [RESTARTS_T_I] = "T_i"};
+static const char *const restarts_names[RESTARTS_NUMBERS] = {"T_0", "T_mult", "eta_min", "T_cur", "T_i"};
 
 static tt_status restarts_check(const char *who, const tt_optimizer *o, const double *number) {
     (void)o;
@@ -115,16 +111,9 @@ enum {
     CYCLE_THREE_PHASE,
     CYCLE_NUMBERS
 };
-static const char *const cycle_names[] = {[CYCLE_MAX_LR] = "max_lr",
-                                          [CYCLE_TOTAL_STEPS] = "total_steps",
-                                          [CYCLE_PCT_START] = "pct_start",
-                                          [CYCLE_LINEAR] = "anneal_linear",
-                                          [CYCLE_MOMENTUM] = "cycle_momentum",
-                                          [CYCLE_BASE_MOMENTUM] = "base_momentum",
-                                          [CYCLE_MAX_MOMENTUM] = "max_momentum",
-                                          [CYCLE_DIV_FACTOR] = "div_factor",
-                                          [CYCLE_FINAL_DIV_FACTOR] = "final_div_factor",
-                                          [CYCLE_THREE_PHASE] = "three_phase"};
+static const char *const cycle_names[CYCLE_NUMBERS] = {
+    "max_lr",        "total_steps",  "pct_start",  "anneal_linear",    "cycle_momentum",
+    "base_momentum", "max_momentum", "div_factor", "final_div_factor", "three_phase"};
 
 /* From where to where a phase goes. */
 typedef struct cycle_phase {

@@ -10,7 +10,7 @@ static double base_rate(const tt_lr_scheduler *s, size_t g) { return s->base_lrs
 /* ---- StepLR ---- */
 
 enum { STEP_SIZE, STEP_GAMMA, STEP_NUMBERS };
-static const char *const step_names[] = {[STEP_SIZE] = "step_size", [STEP_GAMMA] = "gamma"};
+static const char *const step_names[STEP_NUMBERS] = {"step_size", "gamma"};
 
 static tt_status step_check(const char *who, const tt_optimizer *o, const double *number) {
     (void)o;
@@ -97,9 +97,8 @@ tt_lr_scheduler *tt_exponential_lr(tt_optimizer *optimizer, double gamma) {
 /* ---- ConstantLR and LinearLR: a factor for the first epochs, which stays, or changes by equal steps ---- */
 
 enum { START_FACTOR, TOTAL_ITERS, END_FACTOR, LINEAR_NUMBERS };
-static const char *const constant_names[] = {[START_FACTOR] = "factor", [TOTAL_ITERS] = "total_iters"};
-static const char *const linear_names[] = {
-    [START_FACTOR] = "start_factor", [TOTAL_ITERS] = "total_iters", [END_FACTOR] = "end_factor"};
+static const char *const constant_names[] = {"factor", "total_iters"};
+static const char *const linear_names[LINEAR_NUMBERS] = {"start_factor", "total_iters", "end_factor"};
 
 static double scaled_base(const tt_lr_scheduler *s, size_t g) { return s->base_lrs[g] * s->number[START_FACTOR]; }
 

@@ -19,17 +19,9 @@ enum {
     PLATEAU_COOLDOWN_COUNTER,
     PLATEAU_NUMBERS
 };
-static const char *const plateau_names[] = {[PLATEAU_MAX] = "mode_max",
-                                            [PLATEAU_FACTOR] = "factor",
-                                            [PLATEAU_PATIENCE] = "patience",
-                                            [PLATEAU_THRESHOLD] = "threshold",
-                                            [PLATEAU_ABS] = "threshold_abs",
-                                            [PLATEAU_COOLDOWN] = "cooldown",
-                                            [PLATEAU_MIN_LR] = "min_lr",
-                                            [PLATEAU_EPS] = "eps",
-                                            [PLATEAU_BEST] = "best",
-                                            [PLATEAU_NUM_BAD_EPOCHS] = "num_bad_epochs",
-                                            [PLATEAU_COOLDOWN_COUNTER] = "cooldown_counter"};
+static const char *const plateau_names[PLATEAU_NUMBERS] = {
+    "mode_max", "factor", "patience", "threshold",      "threshold_abs",   "cooldown",
+    "min_lr",   "eps",    "best",     "num_bad_epochs", "cooldown_counter"};
 
 static bool is_better(const double *n, double metric) {
     const double best = n[PLATEAU_BEST], threshold = n[PLATEAU_THRESHOLD];
