@@ -110,4 +110,7 @@ void tt__autocast_list_done(tt_tensor *const *list, tt_tensor *const *x);
 int tt__autocast_state(void);
 int tt__autocast_again(int state);
 
+/* Is this one of the reductions, where `batchmean` is one? Else false, and an error. */
+bool tt__check_reduction(const char *who, tt_reduction reduction, bool batchmean);
+
 #endif

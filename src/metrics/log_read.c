@@ -6,7 +6,6 @@
 #include "base/files/fd.h"
 #include "base/text/parse.h"
 #include "metrics/event_file.h"
-#include "metrics/scalar_csv.h"
 
 #include <dirent.h>
 #include <errno.h>

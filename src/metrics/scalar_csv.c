@@ -1,9 +1,9 @@
 /* Writing and reading scalars as CSV. */
-#include "metrics/scalar_csv.h"
 #include "base/error.h"
 #include "base/text/format.h"
 #include "base/text/parse.h"
 #include "base/text/printable.h"
+#include "metrics/scalar_log.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #include "base/text/utf8.h"
 #include "metrics/append_file.h"
 #include "metrics/event_file.h"
-#include "metrics/scalar_csv.h"
+#include "metrics/scalar_log.h"
 
 #include <tutti/metrics.h>
 

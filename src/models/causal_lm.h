@@ -6,6 +6,7 @@
 
 #include "models/parts.h"
 
+#include <tutti/models.h>
 #include <tutti/tensor.h>
 
 /* Keys and values of the tokens that a text has already. A new token's attention needs those of all before it, and they
@@ -62,5 +63,28 @@ void tt__kv_cache_free(tt__kv_cache *cache);
 
 /* The language model that a module is, also inside a wrapper; NULL and TT_ERR_INVALID if it is none. */
 tt__causal_lm *tt__causal_lm_of(const char *who, const tt_module *model);
+
+/* ---- generating: the next token, by the logits of a model ---- */
+
+typedef struct tt__token_choice {
+    double temperature; /* 0: the likeliest token */
+    int64_t top_k;      /* of the likeliest so many; 0: of all */
+    double top_p;       /* of the likeliest that together have this probability; 0: of all */
+    tt_generator *generator;
+} tt__token_choice;
+
+/* Choose from logits of V elements, in any shape; needs an open scope. TT_ERR_NAN if the largest is not a number or
+ * infinite. */
+tt_status tt__token_choose(int64_t *token, tt_tensor *logits, const tt__token_choice *how);
+
+/* ---- GPT-2 before it has values ---- */
+
+/* Make a model whose matrices are yet to be drawn or loaded; `caller` begins errors. */
+tt_module *tt__gpt2_new(const char *caller, const tt_model_gpt2_args *a);
+
+/* Read what a config.json in memory says of a model into `a`, whose other fields stay; `name` stands for the path in
+ * errors: TT_ERR_FORMAT no JSON, or not the numbers that are expected; TT_ERR_UNSUPPORTED another kind of model, or an
+ * option that is not of GPT-2. */
+tt_status tt__gpt2_config_parse(const void *data, size_t size, const char *name, tt_model_gpt2_args *a);
 
 #endif

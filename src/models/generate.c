@@ -1,7 +1,6 @@
 /* Text, one token after the other. The prompt runs through the model at once and leaves its keys and values in a cache
  * (causal_lm.h); each further token costs one position. When all positions are used, a sliding window begins anew
  * with the last half of its tokens, so that a token costs two positions in the mean. */
-#include "models/generate.h"
 
 #include "base/args.h"
 #include "base/error.h"

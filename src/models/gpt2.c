@@ -1,6 +1,5 @@
 /* GPT-2 (Radford et al., 2019) under Hugging Face's names. Its products are "Conv1D" layers, whose weights are (in,
  * out), and its head is the table of tokens again. */
-#include "models/gpt2.h"
 
 #include "base/args.h"
 #include "base/text/parse.h"

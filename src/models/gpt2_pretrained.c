@@ -5,7 +5,7 @@
 #include "base/text/json.h"
 #include "base/text/parse.h"
 #include "data/files/whole_file.h"
-#include "models/gpt2.h"
+#include "models/causal_lm.h"
 
 #include <tutti/checkpoint.h>
 

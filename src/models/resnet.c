@@ -5,7 +5,7 @@
  * deviation sqrt(2 / fan_out), so that a seed gives torchvision's bits. */
 #include "base/args.h"
 #include "models/parts.h"
-#include "nn/temporaries.h"
+#include "nn/initial.h"
 #include "tensor/ops/ops.h"
 
 #include <tutti/init.h>

@@ -1,10 +1,8 @@
 /* Modules made of a list of children (Sequential, ModuleList, ModuleDict), and any module as a chain of parts. */
-#include "nn/container.h"
-
 #include "base/args.h"
 #include "base/error.h"
+#include "nn/initial.h"
 #include "nn/module.h"
-#include "nn/temporaries.h"
 
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 /* Running a module: hooks before, the class's function for these numbers of tensors, hooks after. */
 #include "base/args.h"
 #include "base/error.h"
+#include "nn/initial.h"
 #include "nn/module.h"
-#include "nn/temporaries.h"
 #include "tensor/core/pool.h"
 #include "tensor/core/tensor.h"
 

@@ -141,4 +141,14 @@ tt__replica tt__replica_of_thread(void);
 /* Set it for this thread. Returns what it was. */
 tt__replica tt__replica_set(tt__replica replica);
 
+/* How many parts the forward has; 1 for what can't be cut: its class says nothing, or it has hooks or casts of its own
+ * around its whole forward. */
+int64_t tt__chain_length(tt_module *module);
+
+/* Part i of the forward, of what part i - 1 gave. */
+tt_tensor *tt__chain_forward(tt_module *module, int64_t i, tt_tensor *x);
+
+/* Number k of the modules that part i uses; NULL: no more. */
+tt_module *tt__chain_module(tt_module *module, int64_t i, int64_t k);
+
 #endif

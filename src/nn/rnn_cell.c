@@ -3,7 +3,6 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"
-#include "nn/temporaries.h"
 #include "tensor/ops/ops.h"
 
 #include <inttypes.h>

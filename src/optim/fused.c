@@ -1,5 +1,5 @@
 /* One pass of a rule over all parameters of a group, whatever their sizes, shared among threads. */
-#include "optim/fused.h"
+#include "optim/optimizer.h"
 
 #include "base/error.h"
 #include "tensor/device/parallel.h"

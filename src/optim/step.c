@@ -2,7 +2,6 @@
 #include "autograd/leaf.h"
 #include "base/error.h"
 #include "optim/clipping/clip.h"
-#include "optim/fused.h"
 #include "optim/optimizer.h"
 #include "tensor/device/capture.h"
 #include "tensor/kernels/kernels.h"

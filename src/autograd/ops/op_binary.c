@@ -1,6 +1,6 @@
 /* Operators of two inputs of shapes that broadcast, element by element: add, sub, mul, and those that operators.def
  * makes of a formula. */
-#include "autograd/ops/op_binary.h"
+#include "autograd/ops/op_pointwise.h"
 
 #include "autograd/record.h"
 #include "base/error.h"

@@ -1,20 +1,9 @@
 /* Losses: nll_loss, cross_entropy, mse_loss, l1_loss, smooth_l1_loss, kl_div, binary_cross_entropy_with_logits. */
-#include "autograd/ops/op_loss.h"
 
-#include "autograd/ops/op_binary.h"
-#include "autograd/ops/op_unary.h"
+#include "autograd/ops/op_pointwise.h"
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
-
-bool tt__check_reduction(const char *who, tt_reduction reduction, bool batchmean) {
-    if ((int)reduction >= TT_REDUCTION_MEAN &&
-        (reduction <= TT_REDUCTION_NONE || (batchmean && reduction == TT_REDUCTION_BATCHMEAN)))
-        return true;
-    tt__tensor_fail(TT_ERR_INVALID, "%s: expected a reduction TT_REDUCTION_MEAN, _SUM%s or _NONE, got %d", who,
-                    batchmean ? ", _BATCHMEAN" : "", (int)reduction);
-    return false;
-}
 
 /* The sum, divided by the size of the first dimension. */
 static tt_tensor *batch_mean(tt_tensor *each) {

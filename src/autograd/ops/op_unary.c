@@ -1,5 +1,5 @@
 /* Operators of one input, element by element: scale, dropout, and those that operators.def makes of a formula. */
-#include "autograd/ops/op_unary.h"
+#include "autograd/ops/op_pointwise.h"
 
 #include "autograd/record.h"
 #include "base/args.h"

@@ -1,5 +1,5 @@
 /* Views of all elements: view, reshape, flatten, transpose, permute, movedim, squeeze, unsqueeze, expand. */
-#include "autograd/ops/op_binary.h"
+#include "autograd/ops/op_pointwise.h"
 #include "autograd/record.h"
 #include "base/error.h"
 

@@ -1,7 +1,7 @@
 /* Operators that choose between elements by a mask: where, masked_fill, triu, tril.
  * where:         y = condition ? a : b      da = condition ? g : 0    db = condition ? 0 : g
  * masked_fill:   y = mask ? value : x       dx = mask ? 0 : g         (summed over what was repeated) */
-#include "autograd/ops/op_binary.h"
+#include "autograd/ops/op_pointwise.h"
 #include "autograd/record.h"
 #include "base/error.h"
 

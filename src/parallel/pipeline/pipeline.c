@@ -4,7 +4,7 @@
 #include "base/quarantine.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
-#include "nn/container.h"
+#include "nn/module.h"
 #include "parallel/pipeline/pipeline_own.h"
 #include "parallel/value_hash.h"
 #include "reducer/text_agreement.h"

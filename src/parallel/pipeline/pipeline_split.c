@@ -1,7 +1,7 @@
 /* Where a model is cut: by hand, by the measured cost of its parts, or in as many parts each. */
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "nn/container.h"
+#include "nn/module.h"
 #include "parallel/pipeline/pipeline_own.h"
 #include "reducer/text_agreement.h"
 

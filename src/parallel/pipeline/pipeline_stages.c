@@ -4,9 +4,8 @@
  * which are the model's own tensors: so lists, state dicts and DDP's messages have the model's names. */
 #include "autograd/record.h"
 #include "base/error.h"
-#include "nn/container.h"
+#include "nn/initial.h"
 #include "nn/module.h"
-#include "nn/temporaries.h"
 #include "parallel/pipeline/pipeline_own.h"
 
 #include <inttypes.h>

@@ -3,7 +3,6 @@
  *   targets (2B), to which the rank adds it that has it
  * dx[b][v] = (exp(x[b][v] - max[b]) / sum[b] - [v == t[b]]) g[b], without another rank
  * Shoeybi et al. (2019), section 3. */
-#include "autograd/ops/op_loss.h"
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"

@@ -2,7 +2,6 @@
  * told in one text. */
 #include "metrics/append_file.h"
 #include "metrics/event_file.h"
-#include "metrics/scalar_csv.h"
 #include "metrics/scalar_log.h"
 #include "unit/alloc_fail.h"
 

@@ -10,7 +10,6 @@
 
 #include "gpt_cases.h"
 #include "models/causal_lm.h"
-#include "models/generate.h"
 #include "unit/alloc_count.h"
 #include "unit/expect.h"
 #include "unit/vectors.h"

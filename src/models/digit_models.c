@@ -1,13 +1,44 @@
-/* PyTorch's basic MNIST example: x (N,1,28,28)
- *   relu(conv1)  (N,32,26,26)    relu(conv2)  (N,64,24,24)    max_pool2d 2  (N,64,12,12), dropout, flatten  (N,9216)
- *   relu(fc1)    (N,128), dropout                             log_softmax(fc2)  (N,10) */
+/* Models for digits: the multi-layer perceptron and the network of PyTorch's basic MNIST example. */
 #include "base/args.h"
 #include "models/parts.h"
-#include "nn/temporaries.h"
+#include "nn/initial.h"
 
 #include <tutti/models.h>
 
-static const char who[] = "tt_model_mnist_convnet";
+static const char mlp_name[] = "tt_model_mlp";
+
+static tt_module *mlp_linear(const tt_model_mlp_args *a, int64_t i) {
+    return tt_nn_linear(a->sizes[i], a->sizes[i + 1], .generator = a->generator, .dtype = a->dtype);
+}
+
+static tt_status mlp_build(tt_module *mlp, const tt_model_mlp_args *a) {
+    TT__TRY(tt__add_numbered(mlp, tt_nn_flatten()));
+    for (int64_t i = 0; i + 1 < a->count; i++) {
+        TT__TRY(tt__add_numbered(mlp, mlp_linear(a, i)));
+        if (i + 2 < a->count)
+            TT__TRY(tt__add_numbered(mlp, tt_nn_relu()));
+    }
+    return TT_OK;
+}
+
+tt_module *tt_model_mlp_with(const tt_model_mlp_args *args, size_t size) {
+    tt_model_mlp_args a;
+    TT__ARGS_COPY(a, args, size);
+    if (!a.sizes || a.count < 2)
+        return tt__fail_null(TT_ERR_INVALID, "%s: expected at least 2 sizes, those of input and output, got %lld%s",
+                             mlp_name, (long long)a.count, a.sizes ? "" : " and no list");
+    if (tt__layer_dtype_check(mlp_name, a.dtype))
+        return NULL;
+    tt_module *mlp = tt__empty_sequential();
+    tt_status status = mlp ? mlp_build(mlp, &a) : tt_last_status();
+    return tt__model_made(mlp_name, mlp, status);
+}
+
+/* ---- the example's network: x (N,1,28,28)
+ *   relu(conv1)  (N,32,26,26)    relu(conv2)  (N,64,24,24)    max_pool2d 2  (N,64,12,12), dropout, flatten  (N,9216)
+ *   relu(fc1)    (N,128), dropout                             log_softmax(fc2)  (N,10) */
+
+static const char convnet_name[] = "tt_model_mnist_convnet";
 
 typedef struct mnist_convnet {
     tt_module *conv1, *conv2, *fc1, *fc2; /* borrowed: children */
@@ -48,9 +79,9 @@ static tt_status mnist_convnet_build(tt_module *self, const tt_model_mnist_convn
 tt_module *tt_model_mnist_convnet_with(const tt_model_mnist_convnet_args *args, size_t size) {
     tt_model_mnist_convnet_args a;
     TT__ARGS_COPY(a, args, size);
-    if (tt__dropout_check(who, "dropout1", a.dropout1) || tt__dropout_check(who, "dropout2", a.dropout2) ||
-        tt__layer_dtype_check(who, a.dtype))
+    if (tt__dropout_check(convnet_name, "dropout1", a.dropout1) ||
+        tt__dropout_check(convnet_name, "dropout2", a.dropout2) || tt__layer_dtype_check(convnet_name, a.dtype))
         return NULL;
-    tt_module *self = tt__layer_new(who, &mnist_convnet_class, sizeof(mnist_convnet));
-    return self ? tt__model_made(who, self, mnist_convnet_build(self, &a)) : NULL;
+    tt_module *self = tt__layer_new(convnet_name, &mnist_convnet_class, sizeof(mnist_convnet));
+    return self ? tt__model_made(convnet_name, self, mnist_convnet_build(self, &a)) : NULL;
 }
