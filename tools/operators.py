@@ -4,9 +4,9 @@
     tools/operators.py
 
 An operator of tutti/functional.h or nn_functional.h has a line in src/autograd/operators.def, and the other way round.
-Each has a case beside PyTorch (tests/parity/parity_*.h) and one of gradients (tests/unit/autograd/op_cases*.h), or stands below with a
-reason. A kernel of the list in src/tensor/kernels/kernels.h and its families is in the tables of the plain loops and of
-CUDA devices, or stands below, too."""
+Each has a case beside PyTorch (tests/parity/parity_*.h) and one of gradients (tests/unit/autograd/op_cases*.h), or
+stands below with a reason. A kernel of the list in src/tensor/kernels/kernels.h and its families is in the tables of
+the plain loops and of CUDA devices, or stands below, too."""
 import pathlib
 import re
 import sys

@@ -30,7 +30,6 @@ tt__kv_cache *tt__kv_cache_new(int64_t layers, tt_shape of_layer, const tt_tenso
     if (!cache)
         return tt__fail_null(TT_ERR_MEMORY, "no memory for keys and values");
     cache->layers = layers;
-    cache->room = of_layer.dim[2];
     if (fill_cache(cache, of_layer, like))
         return cache;
     tt__kv_cache_free(cache);

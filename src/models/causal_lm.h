@@ -12,7 +12,7 @@
 /* Keys and values of the tokens that a text has already. A new token's attention needs those of all before it, and they
  * don't change, so each is computed once. */
 typedef struct tt__kv_cache {
-    int64_t layers, room;       /* of each layer, `room` tokens */
+    int64_t layers;
     int64_t used;               /* tokens that all layers have; the next ones come behind them */
     tt_tensor **keys, **values; /* of each layer: (1,H,room,D) */
 } tt__kv_cache;

@@ -193,6 +193,8 @@ void tt__masters_take(tt_optimizer *optimizer, tt_tensor **list, bool keep);
 /* The parameter := its updated master, rounded. */
 tt_status tt__master_end(const char *who, const tt__optim_param *param);
 
+/* ---- one pass of a rule over all parameters of a group (fused.c) ---- */
+
 /* Update n runs in the host's memory. Fails only where parameters are slices, if their measures can't be joined. */
 tt_status tt__optim_fused(const tt_optimizer *optimizer, const tt__optim_group *group, tt__optim_run *runs, size_t n);
 

@@ -55,26 +55,40 @@ static tt_status conv2d_backward(tt_node *node) {
 
 static const tt__operator conv2d_op = {.name = conv2d_name, .backward = conv2d_backward};
 
-static bool conv2d_options(const tt_conv2d_args *a, tt__conv *conv) {
-    *conv = (tt__conv){.groups = a->groups ? a->groups : 1};
+/* Set conv's groups and window. `options`: stride, padding, dilation. */
+static bool conv_options(const char *who, int64_t groups, const tt__pair options[3], tt__conv *conv) {
+    *conv = (tt__conv){.groups = groups ? groups : 1};
     if (conv->groups < 1)
-        tt__tensor_fail(TT_ERR_INVALID, "%s: expected groups of at least 1, got %" PRId64, conv2d_name, conv->groups);
-    return conv->groups >= 1 &&
-           tt__pair_get(conv2d_name, &(tt__pair){"stride", a->stride, a->stride_hw, 1, 1}, conv->window.stride) &&
-           tt__pair_get(conv2d_name, &(tt__pair){"padding", a->padding, a->padding_hw, 0, 0}, conv->window.padding) &&
-           tt__pair_get(conv2d_name, &(tt__pair){"dilation", a->dilation, a->dilation_hw, 1, 1}, conv->window.dilation);
+        tt__tensor_fail(TT_ERR_INVALID, "%s: expected groups of at least 1, got %" PRId64, who, conv->groups);
+    return conv->groups >= 1 && tt__pair_get(who, &options[0], conv->window.stride) &&
+           tt__pair_get(who, &options[1], conv->window.padding) &&
+           tt__pair_get(who, &options[2], conv->window.dilation);
+}
+
+/* The window's options of args, tt_conv2d_args or tt_conv_transpose2d_args. */
+#define CONV_OPTIONS(args)                                                                                           \
+    (const tt__pair[]) {                                                                                             \
+        {"stride", (args)->stride, (args)->stride_hw, 1, 1}, {"padding", (args)->padding, (args)->padding_hw, 0, 0}, \
+            {"dilation", (args)->dilation, (args)->dilation_hw, 1, 1},                                               \
+    }
+
+static bool conv_weight_check(const char *who, const tt_tensor *weight, int64_t groups) {
+    const int64_t *w = weight->shape.dim;
+    if (weight->shape.ndim == 4 && w[0] >= 1 && w[1] >= 1 && w[2] >= 1 && w[3] >= 1 && w[0] % groups == 0)
+        return true;
+    tt__tensor_fail(TT_ERR_SHAPE,
+                    "%s: expected weight (K, C/groups, R, S), none empty, K a multiple of groups = %" PRId64
+                    ", got weight %s",
+                    who, groups, TT__DESCRIBE(weight));
+    return false;
 }
 
 static bool conv2d_check(const tt_tensor *x, const tt_tensor *weight, const tt_tensor *bias, int64_t groups) {
-    if (!TT__CHECK_FLOATS(conv2d_name, {"x", x}, {"weight", weight}, {"bias", bias}))
+    if (!TT__CHECK_FLOATS(conv2d_name, {"x", x}, {"weight", weight}, {"bias", bias}) ||
+        !conv_weight_check(conv2d_name, weight, groups))
         return false;
     const int64_t *w = weight->shape.dim;
-    if (weight->shape.ndim != 4 || w[0] < 1 || w[1] < 1 || w[2] < 1 || w[3] < 1 || w[0] % groups)
-        tt__tensor_fail(TT_ERR_SHAPE,
-                        "%s: expected weight (K, C/groups, R, S), none empty, K a multiple of groups = %" PRId64
-                        ", got weight %s",
-                        conv2d_name, groups, TT__DESCRIBE(weight));
-    else if (x->shape.ndim != 4 || x->shape.dim[1] != w[1] * groups)
+    if (x->shape.ndim != 4 || x->shape.dim[1] != w[1] * groups)
         tt__tensor_fail(TT_ERR_SHAPE, "%s: expected x (N, %" PRId64 ", H, W) to match weight %s, got x %s", conv2d_name,
                         w[1] * groups, TT__DESCRIBE(weight), TT__DESCRIBE(x));
     else if (bias && (bias->shape.ndim != 1 || bias->shape.dim[0] != w[0]))
@@ -107,7 +121,8 @@ tt_tensor *tt_conv2d_with(const tt_conv2d_args *args, size_t size) {
     TT__ARGS_COPY(a, args, size);
     tt__conv conv;
     tt_shape shape;
-    if (!a.x || !a.weight || !TT__AUTOCAST(conv2d_name, &a.x, &a.weight, &a.bias) || !conv2d_options(&a, &conv) ||
+    if (!a.x || !a.weight || !TT__AUTOCAST(conv2d_name, &a.x, &a.weight, &a.bias) ||
+        !conv_options(conv2d_name, a.groups, CONV_OPTIONS(&a), &conv) ||
         !conv2d_check(a.x, a.weight, a.bias, conv.groups) || !conv2d_shape(a.x, a.weight, &conv, &shape))
         return NULL;
     bool last = tt__is_channels_last(a.x) || tt__is_channels_last(a.weight);
@@ -210,20 +225,12 @@ static tt_status conv_transpose2d_backward(tt_node *node) {
 static const tt__operator conv_transpose2d_op = {.name = transposed_name, .backward = conv_transpose2d_backward};
 
 static bool transposed_options(const tt_conv_transpose2d_args *a, tt__conv *conv, int64_t *extra) {
-    tt__window *win = &conv->window;
-    conv->groups = a->groups ? a->groups : 1;
-    if (conv->groups < 1)
-        tt__tensor_fail(TT_ERR_INVALID, "%s: expected groups of at least 1, got %" PRId64, transposed_name,
-                        conv->groups);
-    if (conv->groups < 1 ||
-        !tt__pair_get(transposed_name, &(tt__pair){"stride", a->stride, a->stride_hw, 1, 1}, win->stride) ||
-        !tt__pair_get(transposed_name, &(tt__pair){"padding", a->padding, a->padding_hw, 0, 0}, win->padding) ||
-        !tt__pair_get(transposed_name, &(tt__pair){"dilation", a->dilation, a->dilation_hw, 1, 1}, win->dilation) ||
-        !tt__pair_get(transposed_name, &(tt__pair){"output_padding", a->output_padding, a->output_padding_hw, 0, 0},
-                      extra))
+    const tt__pair output_padding = {"output_padding", a->output_padding, a->output_padding_hw, 0, 0};
+    if (!conv_options(transposed_name, a->groups, CONV_OPTIONS(a), conv) ||
+        !tt__pair_get(transposed_name, &output_padding, extra))
         return false;
     for (int d = 0; d < 2; d++)
-        if (extra[d] >= win->stride[d] && extra[d] >= win->dilation[d]) {
+        if (extra[d] >= conv->window.stride[d] && extra[d] >= conv->window.dilation[d]) {
             tt__tensor_fail(TT_ERR_INVALID, "%s: expected output_padding smaller than stride or dilation, got %" PRId64,
                             transposed_name, extra[d]);
             return false;
@@ -232,15 +239,11 @@ static bool transposed_options(const tt_conv_transpose2d_args *a, tt__conv *conv
 }
 
 static bool transposed_check(const tt_tensor *x, const tt_tensor *weight, const tt_tensor *bias, int64_t groups) {
-    if (!TT__CHECK_FLOATS(transposed_name, {"x", x}, {"weight", weight}, {"bias", bias}))
+    if (!TT__CHECK_FLOATS(transposed_name, {"x", x}, {"weight", weight}, {"bias", bias}) ||
+        !conv_weight_check(transposed_name, weight, groups))
         return false;
     const int64_t *w = weight->shape.dim;
-    if (weight->shape.ndim != 4 || w[0] < 1 || w[1] < 1 || w[2] < 1 || w[3] < 1 || w[0] % groups)
-        tt__tensor_fail(TT_ERR_SHAPE,
-                        "%s: expected weight (K, C/groups, R, S), none empty, K a multiple of groups = %" PRId64
-                        ", got weight %s",
-                        transposed_name, groups, TT__DESCRIBE(weight));
-    else if (x->shape.ndim != 4 || x->shape.dim[1] != w[0] || x->shape.dim[2] < 1 || x->shape.dim[3] < 1)
+    if (x->shape.ndim != 4 || x->shape.dim[1] != w[0] || x->shape.dim[2] < 1 || x->shape.dim[3] < 1)
         tt__tensor_fail(TT_ERR_SHAPE, "%s: expected x (N, %" PRId64 ", H, W) to match weight %s, got x %s",
                         transposed_name, w[0], TT__DESCRIBE(weight), TT__DESCRIBE(x));
     else if (bias && (bias->shape.ndim != 1 || bias->shape.dim[0] != w[1] * groups))

@@ -12,17 +12,20 @@
 
 static const char gather_name[] = "tt_gather_dim";
 
-/* State: the dimension. */
-static tt_status gather_backward(tt_node *node) {
+/* Add g to zeros at the places of index. State: the dimension. */
+static tt_status give_added(tt_node *node, tt_status (*add)(const char *who, tt_tensor *y, const tt_tensor *g, int dim,
+                                                            const tt_tensor *index)) {
     const int *dim = tt__state(node);
     const tt_tensor *index = tt__saved(node, 0);
     tt_tensor *dx = index ? tt__grad_dest(node, 0) : NULL;
     if (!dx)
         return tt_last_status();
-    TT__TRY(tt__fill_out(gather_name, dx, 0));
-    TT__TRY(tt__scatter_add_out(gather_name, dx, tt__grad_of(node, 0), *dim, index));
+    TT__TRY(tt__fill_out(node->op->name, dx, 0));
+    TT__TRY(add(node->op->name, dx, tt__grad_of(node, 0), *dim, index));
     return tt__grad_give(node, 0, dx);
 }
+
+static tt_status gather_backward(tt_node *node) { return give_added(node, tt__scatter_add_out); }
 
 static const tt__operator gather_op = {.name = gather_name, .backward = gather_backward};
 
@@ -44,17 +47,7 @@ tt_tensor *tt_gather_dim(tt_tensor *x, int dim, tt_tensor *index) {
 
 static const char index_select_name[] = "tt_index_select";
 
-/* State: the dimension. */
-static tt_status index_select_backward(tt_node *node) {
-    const int *dim = tt__state(node);
-    const tt_tensor *index = tt__saved(node, 0);
-    tt_tensor *dx = index ? tt__grad_dest(node, 0) : NULL;
-    if (!dx)
-        return tt_last_status();
-    TT__TRY(tt__fill_out(index_select_name, dx, 0));
-    TT__TRY(tt__index_add_out(index_select_name, dx, tt__grad_of(node, 0), *dim, index));
-    return tt__grad_give(node, 0, dx);
-}
+static tt_status index_select_backward(tt_node *node) { return give_added(node, tt__index_add_out); }
 
 static const tt__operator index_select_op = {.name = index_select_name, .backward = index_select_backward};
 
@@ -116,25 +109,21 @@ static tt_status give_scattered_into(tt_node *node, const tt_tensor *index, int 
     return tt__grad_give(node, 0, dx);
 }
 
-static tt_status scatter_backward(tt_node *node) {
+static tt_status scattered_backward(tt_node *node, bool adds) {
     const int *dim = tt__state(node);
     const tt_tensor *index = tt__saved(node, 0);
     if (!index)
         return tt_last_status();
     if (node->inputs > 1 && tt__grad_wanted(node, 1))
         TT__TRY(give_scattered(node, index, *dim));
-    return tt__grad_wanted(node, 0) ? give_scattered_into(node, index, *dim) : TT_OK;
+    if (!tt__grad_wanted(node, 0))
+        return TT_OK;
+    return adds ? tt__grad_give(node, 0, tt__grad_of(node, 0)) : give_scattered_into(node, index, *dim);
 }
 
-static tt_status scatter_add_backward(tt_node *node) {
-    const int *dim = tt__state(node);
-    const tt_tensor *index = tt__saved(node, 0);
-    if (!index)
-        return tt_last_status();
-    if (tt__grad_wanted(node, 1))
-        TT__TRY(give_scattered(node, index, *dim));
-    return tt__grad_wanted(node, 0) ? tt__grad_give(node, 0, tt__grad_of(node, 0)) : TT_OK;
-}
+static tt_status scatter_backward(tt_node *node) { return scattered_backward(node, false); }
+
+static tt_status scatter_add_backward(tt_node *node) { return scattered_backward(node, true); }
 
 static const tt__operator scatter_op = {.name = "tt_scatter_dim", .backward = scatter_backward};
 static const tt__operator scatter_value_op = {.name = "tt_scatter_value", .backward = scatter_backward};

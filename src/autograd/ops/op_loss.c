@@ -23,14 +23,21 @@ static tt_tensor *loss_reduced(tt_tensor *each, tt_reduction reduction) {
     return loss;
 }
 
+static bool check_loss_pair(const char *who, const tt_tensor *input, const tt_tensor *target) {
+    if (!TT__CHECK_FLOATS(who, {"input", input}, {"target", target}))
+        return false;
+    if (tt__shape_equal(&input->shape, &target->shape))
+        return true;
+    tt__tensor_fail(TT_ERR_SHAPE, "%s: expected input and target of one shape, got input %s, target %s", who,
+                    TT__DESCRIBE(input), TT__DESCRIBE(target));
+    return false;
+}
+
 /* The loss that is `call` of input and target, element by element, reduced; both are not NULL. */
 static tt_tensor *pair_loss(const tt__operator *op, tt_tensor *input, tt_tensor *target, tt__binary call,
                             tt_reduction reduction) {
-    if (!TT__CHECK_FLOATS(op->name, {"input", input}, {"target", target}))
+    if (!check_loss_pair(op->name, input, target))
         return NULL;
-    if (!tt__shape_equal(&input->shape, &target->shape))
-        return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected input and target of one shape, got input %s, target %s",
-                               op->name, TT__DESCRIBE(input), TT__DESCRIBE(target));
     return loss_reduced(tt__binary_recorded(op, input, target, call), reduction);
 }
 
@@ -281,11 +288,8 @@ tt_tensor *tt_mse_loss_with(const tt_mse_loss_args *args, size_t size) {
         return NULL;
     if (o.reduction != TT_REDUCTION_MEAN)
         return pair_loss(&each_op, input, target, (tt__binary){.op = TT__SQUARE_LOSS}, o.reduction);
-    if (!TT__CHECK_FLOATS(mse_loss_name, {"input", input}, {"target", target}))
+    if (!check_loss_pair(mse_loss_name, input, target))
         return NULL;
-    if (!tt__shape_equal(&input->shape, &target->shape))
-        return tt__tensor_fail(TT_ERR_SHAPE, "%s: expected input and target of one shape, got input %s, target %s",
-                               mse_loss_name, TT__DESCRIBE(input), TT__DESCRIBE(target));
     tt_tensor *loss = tt__empty_beside(mse_loss_name, input, TT_SCALAR, input->dtype);
     loss = TT__MADE(mse_loss_name, loss, tt__mse_loss_out(mse_loss_name, loss, input, target));
     return tt__recorded(&mse_loss_op, loss, TT__INPUTS(input, target), TT__SAVES({input, "input"}, {target, "target"}),

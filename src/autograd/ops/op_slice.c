@@ -203,24 +203,23 @@ static bool check_joined_list(const char *who, tt_tensor *const *x, int64_t coun
     return true;
 }
 
-tt_tensor *tt_cat(tt_tensor *const *x, int64_t count, int dim) {
-    if (!check_joined_list(cat_op.name, x, count))
+typedef tt_tensor *(*join_fn)(const char *who, int count, tt_tensor *const *x, int dim);
+
+static tt_tensor *joined_recorded(const tt__operator *op, join_fn join, tt_tensor *const *x, int64_t count, int dim) {
+    if (!check_joined_list(op->name, x, count))
         return NULL;
-    tt_tensor *const *in = tt__autocast_list(cat_op.name, count, x);
-    tt_tensor *y = in ? tt__cat(cat_op.name, (int)count, in, dim) : NULL;
+    tt_tensor *const *in = tt__autocast_list(op->name, count, x);
+    tt_tensor *y = in ? join(op->name, (int)count, in, dim) : NULL;
     int d = y ? tt__dim_index(y->shape.ndim, dim) : 0;
-    y = tt__recorded(&cat_op, y, (int)count, in, TT__NO_SAVES, TT__STATE(d));
+    y = tt__recorded(op, y, (int)count, in, TT__NO_SAVES, TT__STATE(d));
     tt__autocast_list_done(in, x);
     return y;
 }
 
+tt_tensor *tt_cat(tt_tensor *const *x, int64_t count, int dim) {
+    return joined_recorded(&cat_op, tt__cat, x, count, dim);
+}
+
 tt_tensor *tt_stack(tt_tensor *const *x, int64_t count, int dim) {
-    if (!check_joined_list(stack_op.name, x, count))
-        return NULL;
-    tt_tensor *const *in = tt__autocast_list(stack_op.name, count, x);
-    tt_tensor *y = in ? tt__stack(stack_op.name, (int)count, in, dim) : NULL;
-    int d = y ? tt__dim_index(y->shape.ndim, dim) : 0;
-    y = tt__recorded(&stack_op, y, (int)count, in, TT__NO_SAVES, TT__STATE(d));
-    tt__autocast_list_done(in, x);
-    return y;
+    return joined_recorded(&stack_op, tt__stack, x, count, dim);
 }

@@ -14,7 +14,7 @@ static const char *const annealing_names[ANNEALING_NUMBERS] = {"T_max", "eta_min
 static tt_status annealing_check(const char *who, const tt_optimizer *o, const double *number) {
     (void)o;
     TT__TRY(tt__lr_check_count(who, "T_max", number[ANNEALING_T_MAX], 1));
-    return tt__lr_check_least(who, "eta_min", number[ANNEALING_ETA_MIN]);
+    return tt__optim_check_number(who, "eta_min", number[ANNEALING_ETA_MIN], 0);
 }
 
 static double annealing_rate(const tt_lr_scheduler *s, size_t g, double lr) {
@@ -56,7 +56,7 @@ static tt_status restarts_check(const char *who, const tt_optimizer *o, const do
     (void)o;
     TT__TRY(tt__lr_check_count(who, "T_0", number[RESTARTS_T_0], 1));
     TT__TRY(tt__lr_check_count(who, "T_mult", number[RESTARTS_T_MULT], 1));
-    return tt__lr_check_least(who, "eta_min", number[RESTARTS_ETA_MIN]);
+    return tt__optim_check_number(who, "eta_min", number[RESTARTS_ETA_MIN], 0);
 }
 
 static double restarts_rate(const tt_lr_scheduler *s, size_t g, double lr) {
@@ -185,8 +185,9 @@ static tt_status cycle_step(tt_lr_scheduler *s, bool again) {
 static tt_status cycle_check(const char *who, const tt_optimizer *o, const double *n) {
     TT__TRY(tt__lr_check_count(who, "total_steps", n[CYCLE_TOTAL_STEPS], 1));
     for (int i = 0; i < CYCLE_NUMBERS; i++)
-        TT__TRY(i == CYCLE_DIV_FACTOR || i == CYCLE_FINAL_DIV_FACTOR ? tt__lr_check_above(who, cycle_names[i], n[i])
-                                                                     : tt__lr_check_least(who, cycle_names[i], n[i]));
+        TT__TRY(i == CYCLE_DIV_FACTOR || i == CYCLE_FINAL_DIV_FACTOR
+                    ? tt__lr_check_above(who, cycle_names[i], n[i])
+                    : tt__optim_check_number(who, cycle_names[i], n[i], 0));
     if (n[CYCLE_PCT_START] > 1)
         return tt__fail(TT_ERR_INVALID, "%s: expected pct_start of at most 1, got %g", who, n[CYCLE_PCT_START]);
     if (n[CYCLE_MAX_MOMENTUM] >= 1 || n[CYCLE_BASE_MOMENTUM] >= 1)

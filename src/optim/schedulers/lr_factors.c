@@ -239,7 +239,7 @@ static tt_status plateau_step(tt_lr_scheduler *s, double metric) {
 static tt_status plateau_check(const char *who, const tt_optimizer *o, const double *n) {
     (void)o;
     for (int i = PLATEAU_FACTOR; i < PLATEAU_BEST; i++)
-        TT__TRY(tt__lr_check_least(who, plateau_names[i], n[i]));
+        TT__TRY(tt__optim_check_number(who, plateau_names[i], n[i], 0));
     if (n[PLATEAU_FACTOR] >= 1)
         return tt__fail(TT_ERR_INVALID, "%s: expected a factor below 1, got %g", who, n[PLATEAU_FACTOR]);
     return TT_OK;

@@ -116,10 +116,6 @@ tt_status tt__lr_take_milestones(tt_lr_scheduler *s, const int64_t *milestones, 
     return TT_OK;
 }
 
-tt_status tt__lr_check_least(const char *who, const char *name, double value) {
-    return tt__optim_check_number(who, name, value, 0);
-}
-
 tt_status tt__lr_check_above(const char *who, const char *name, double value) {
     if (isfinite(value) && value > 0)
         return TT_OK;

@@ -62,8 +62,7 @@ double tt__lr_get(const tt_lr_scheduler *s, size_t g);
 /* Copy the groups' rates to last_lr. */
 void tt__lr_note(tt_lr_scheduler *s);
 
-/* Check a number as most need it: finite and at least 0 / above 0 / whole and at least `least`. */
-tt_status tt__lr_check_least(const char *who, const char *name, double value);
+/* Check a number: finite and above 0 / whole and at least `least`. */
 tt_status tt__lr_check_above(const char *who, const char *name, double value);
 tt_status tt__lr_check_count(const char *who, const char *name, double value, int least);
 
