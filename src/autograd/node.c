@@ -240,6 +240,8 @@ void tt__node_made(tt_node *node, int output, tt_tensor *y) {
     y->requires_grad = true;
 }
 
+/* ---- without history */
+
 tt_tensor *tt_detach(tt_tensor *x) {
     return x && tt__tensor_check("tt_detach", x) ? tt__tensor_alias("tt_detach", x, x->shape, x->stride, 0) : NULL;
 }

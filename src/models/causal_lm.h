@@ -1,6 +1,8 @@
-/* What the two GPTs are: tokens (B,T) become vectors of E numbers, to which those of their positions are added; blocks
- * of attention and of two linear layers add to them; a normalisation and a linear layer make the logits of the next
- * token. They differ in names, in how weights lie, and in options. */
+/* Language models: what the two GPTs share, generating, and GPT-2 before it has values.
+ *
+ * Tokens (B,T) become vectors of E numbers, to which those of their positions are added; blocks of attention and of two
+ * linear layers add to them; a normalisation and a linear layer make the logits of the next token. The two differ in
+ * names, in the layout of weights, and in options. */
 #ifndef TT_MODELS_CAUSAL_LM_H
 #define TT_MODELS_CAUSAL_LM_H
 
@@ -14,7 +16,7 @@
 typedef struct tt__kv_cache {
     int64_t layers;
     int64_t used;               /* tokens that all layers have; the next ones come behind them */
-    tt_tensor **keys, **values; /* of each layer: (1,H,room,D) */
+    tt_tensor **keys, **values; /* of each layer: (1,H,S,D), with room for S tokens */
 } tt__kv_cache;
 
 typedef struct tt__causal_lm {

@@ -41,7 +41,7 @@ typedef struct tt__optimizer_class {
     bool takes_rows_only;                      /* it takes no gradients of the whole */
     double (*begins_as)(const double *option); /* what state slots are filled with first; NULL: 0 */
     tt__optim_rule rule;                       /* what other devices' kernel "step" is to do */
-    int betas; /* the option beta1, which beta2 follows, where the rule needs their powers; 0: it doesn't */
+    int betas; /* the option beta1, which beta2 follows: below 1, and the rule needs their powers; 0: none */
 } tt__optimizer_class;
 
 typedef struct tt__optim_param {

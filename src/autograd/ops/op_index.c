@@ -42,8 +42,8 @@ tt_tensor *tt_gather_dim(tt_tensor *x, int dim, tt_tensor *index) {
     return tt__recorded(&gather_op, y, TT__INPUTS(x), TT__SAVES({index, "index"}), TT__STATE(d));
 }
 
-/* ---- index_select: y[i] = x[index[i]] along one dimension; index (n).    dx[j] = sum of g[i] over i with index[i] ==
- * j, in rising order */
+/* ---- index_select: y[i] = x[index[i]] along one dimension; index (n)
+ *   dx[j] = sum of g[i] over i with index[i] == j, in rising order */
 
 static const char index_select_name[] = "tt_index_select";
 
