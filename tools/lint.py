@@ -148,8 +148,8 @@ COMM_LAYERS = {"base", "net", "store", "spawn", "comm", "elastic", "reducer", "r
 PRIVATE_NODE = "TUTTI_PRIVATE_"
 # Public headers that are not named after their layer.
 LAYER_OF_HEADER = {"amp": "optim", "backend": "comm", "datasets": "data", "device": "tensor",
-                   "functional": "autograd", "graph": "autograd", "init": "nn", "layers": "nn", "job": "comm",
-                   "loader": "data", "samplers": "data", "transforms": "data"}
+                   "functional": "autograd", "nn_functional": "autograd", "graph": "autograd", "init": "nn",
+                   "layers": "nn", "job": "comm", "loader": "data", "samplers": "data", "transforms": "data"}
 LAYER_OF_HEADER |= dict.fromkeys(("comm_hooks", "data_parallel", "elastic_training", "fully_shard", "join", "local_sgd",
                                   "mesh", "model_parallel", "pipeline", "rpc_training", "sync_batch_norm",
                                   "tensor_parallel", "zero"), "parallel")

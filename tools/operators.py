@@ -3,10 +3,10 @@
 
     tools/operators.py
 
-An operator of tutti/functional.h has a line in src/autograd/operators.def, and the other way round. Each has a case
-beside PyTorch (tests/parity/parity_*.h) and one of gradients (tests/unit/autograd/op_cases*.h), or stands below with a
-reason. A kernel of the list in src/tensor/kernels/kernels.h and its families is in the tables of the plain loops and of
-CUDA devices, or stands below, too."""
+An operator of tutti/functional.h or nn_functional.h has a line in src/autograd/operators.def, and the other way round.
+Each has a case beside PyTorch (tests/parity/parity_*.h) and one of gradients (tests/unit/autograd/op_cases*.h), or
+stands below with a reason. A kernel of the list in src/tensor/kernels/kernels.h and its families is in the tables of
+the plain loops and of CUDA devices, or stands below, too."""
 import pathlib
 import re
 import sys
@@ -66,7 +66,7 @@ def of_kernels(lists, tables, exempt, where):
 
 
 def findings():
-    header = (ROOT / "include/tutti/functional.h").read_text()
+    header = read_all("include/tutti/*functional.h")
     for text in of_operators(header, (ROOT / MANIFEST).read_text(), read_all("tests/parity/parity_*.h"),
                              read_all("tests/unit/autograd/op_cases*.h")):
         yield MANIFEST, 0, text

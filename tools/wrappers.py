@@ -83,7 +83,7 @@ class Headers:
                 args = [] if args.strip() == "void" else split(args.replace("...", ""))
                 parameters = [next(declarators(one)) for one in args]
                 self.functions[name] = (returns.replace("TT_NODISCARD", "").strip(), parameters)
-                self.of_header.setdefault(path.stem, []).append(name)
+                self.of_header.setdefault(path.stem.removeprefix("nn_"), []).append(name)  # nn_functional
 
 
 def member_type(fields, name):

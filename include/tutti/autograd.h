@@ -103,9 +103,9 @@ typedef struct tt_backward_args {
  * (gradient averaging) have run. It may be called from inside an operator's backward (recomputation), not from a hook.
  *   tt_backward(loss)     tt_backward(y, .gradient = dy, .retain_graph = true)
  * Errors: y NULL: the first error of the scope, which is then cleared; TT_ERR_SHAPE y has not one element and no
- * gradient was given, or that has another shape; TT_ERR_DTYPE likewise; TT_ERR_STATE nothing in it requires a gradient,
- * a record is spent, or what one needs was overwritten; what a hook or operator returned. After a failure inside the
- * pass the records it would have walked are spent and gradients are undefined. */
+ * gradient was given, or that has another shape; TT_ERR_DTYPE that has another type; TT_ERR_STATE nothing in it
+ * requires a gradient, a record is spent, or what one needs was overwritten; what a hook or operator returned. After a
+ * failure inside the pass the records it would have walked are spent and gradients are undefined. */
 TT_API TT_NODISCARD tt_status tt_backward_with(const tt_backward_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_backward(...) tt_backward_with(TT_ARGS(tt_backward_args, .y = __VA_ARGS__))
@@ -123,8 +123,8 @@ TT_API TT_NODISCARD tt_status tt_backward_deferred(tt_deferred_backward *deferre
 TT_API void tt_deferred_backward_free(tt_deferred_backward *deferred);
 
 /* List the leaves that a backward pass from y would reach, each once: at most `room` of them into `leaves` (borrowed).
- * Returns how many there are; 0 for what has no record, -1 and TT_ERR_MEMORY. PyTorch's DDP looks for unused parameters
- * so. */
+ * Returns how many there are; 0 for what has no record, -1 and TT_ERR_MEMORY. PyTorch's DDP finds unused
+ * parameters this way. */
 TT_API int64_t tt_reachable_leaves(const tt_tensor *y, tt_tensor **leaves, int64_t room);
 
 /* x's data without its history; shares storage. */
@@ -134,7 +134,8 @@ TT_API tt_tensor *tt_detach(tt_tensor *x);
  * no_grad. */
 TT_API bool tt_no_grad_begin(void);
 
-/* Record again, inside a tt_no_grad_begin(), until tt_no_grad_end(). Returns what that takes. PyTorch: enable_grad. */
+/* Record again, inside a tt_no_grad_begin(), until tt_no_grad_end(). Returns what tt_no_grad_end() takes. PyTorch:
+ * enable_grad. */
 TT_API bool tt_enable_grad_begin(void);
 
 /* End either; `before` is what its begin returned. */

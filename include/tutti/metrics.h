@@ -22,10 +22,10 @@ typedef struct tt_summary_writer_new_args {
  *   events.out.tfevents.TIME.HOST.PID.N  new for each writer, as TensorBoard's own library names it
  *   scalars.csv                          "step,wall_time,tag,value", a line a scalar (RFC 4180). A run that goes on
  *                                        appends to it; a line that a killed run has left unfinished is removed.
- * Each scalar is on its way to the disk when the call returns, whole: whoever kills the program loses none.
+ * When a call returns, the system has the whole scalar: a program that is killed then loses none.
  *   writer = tt_summary_writer_new("runs/first")
  * NULL on failure: TT_ERR_INVALID no folder's name, both files unwanted, or a FIFO or the like as scalars.csv;
- * TT_ERR_IO, with the path: also where a link or a table is another user's, in a folder as /tmp; TT_ERR_MEMORY.
+ * TT_ERR_IO, with the path: also where another user's link or scalars.csv is in a folder such as /tmp; TT_ERR_MEMORY.
  * PyTorch: torch.utils.tensorboard.SummaryWriter. */
 TT_API tt_summary_writer *tt_summary_writer_new_with(const tt_summary_writer_new_args *args, size_t size);
 #ifndef __cplusplus
@@ -60,8 +60,8 @@ TT_API TT_NODISCARD tt_status tt_summary_writer_add_histogram(tt_summary_writer 
     (tt_summary_writer_add_histogram)(writer, tag, TT_BUFFER(values), count, dtype, step)
 #endif
 
-/* Say that what was written here at `step` and later, by runs before, no longer counts: for a run that goes on from a
- * checkpoint older than what the run before has logged. TensorBoard and `tutti plot` leave those points out;
+/* Drop what earlier runs have written here at `step` and later, for a run that resumes from a checkpoint older than the
+ * last points of the run before. TensorBoard and `tutti plot` leave those points out;
  * scalars.csv loses its last lines, from the first one on behind which all are of such steps. tt_trainer_run() does it
  * when it resumes. Errors as above. PyTorch: SummaryWriter(purge_step = step). */
 TT_API TT_NODISCARD tt_status tt_summary_writer_purge(tt_summary_writer *writer, int64_t step);

@@ -2,7 +2,7 @@
  *
  * Each is a module like any other (nn.h): the caller's to free, its parts are children that can be looked up, changed
  * and frozen, and NULL is returned, with an error that begins with the constructor's name, where it can't be made.
- * Where nothing else is said a seed gives the bits of PyTorch's model. */
+ * Unless said otherwise a seed gives the bits of PyTorch's model. */
 #ifndef TUTTI_MODELS_H
 #define TUTTI_MODELS_H
 
@@ -157,7 +157,7 @@ typedef struct tt_model_generate_args {
 } tt_model_generate_args;
 
 /* Let a model go on with a text. Keys and values are kept, so that each token costs one position. Nothing is recorded
- * and nothing dropped, in training mode too; hooks run, but for those of the model as a whole. A draw takes 64 bits of
+ * and nothing dropped, in training mode too; hooks run, except those of the model itself. A draw takes 64 bits of
  * the generator; the same seed gives the same text, though not PyTorch's.
  *   tt_model_generate(text, &n, model, prompt, 3, 100, .temperature = 0.8, .top_k = 40)
  * Beyond n_positions tokens: an error (TT_ERR_INVALID, before anything is made), or with .sliding_window the model

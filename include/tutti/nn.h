@@ -49,7 +49,7 @@ typedef struct tt_nn_sequential_args {
 TT_API tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_t size);
 
 /* torch.nn.ModuleList: children "0", "1", ... / torch.nn.ModuleDict: children with names. They own them, also on
- * failure, as a sequential does, and have no forward (TT_ERR_UNSUPPORTED): who has one runs its children.
+ * failure, as a sequential does, and have no forward (TT_ERR_UNSUPPORTED): the program runs their children.
  *   tt_module *blocks = tt_nn_module_list();
  *   for (int i = 0; i < 12; i++)
  *       if (tt_module_list_append(blocks, block())) ...
@@ -148,7 +148,7 @@ TT_API void *tt_module_user(const tt_module *module);
 TT_API TT_NODISCARD tt_status tt_module_add_module(tt_module *parent, const char *name, tt_module *child);
 
 /* Add a parameter: x becomes the module's and a leaf that requires a gradient (PyTorch: nn.Parameter). On failure x
- * stays whose it was. A parameter of another module may be given (tied weights): it is then both's, listed once
+ * keeps its owner. A parameter of another module may be given (tied weights): it is then both's, listed once
  * among the parameters of a tree that has both, and under both names in its state_dict. */
 TT_API TT_NODISCARD tt_status tt_module_register_parameter(tt_module *module, const char *name, tt_tensor *x);
 
@@ -316,8 +316,8 @@ TT_API TT_NODISCARD tt_status tt_module_requires_grad_(tt_module *module, bool r
  * shares. */
 TT_API TT_NODISCARD tt_status tt_module_to(tt_module *module, tt_dtype dtype);
 
-/* The same for all parameters and buffers, to another device. Errors: TT_ERR_MEMORY, and those of tt_module_to() but
- * for the type. PyTorch: Module.to(device). */
+/* The same for all parameters and buffers, to another device. Errors: TT_ERR_MEMORY, and those of tt_module_to()
+ * except TT_ERR_DTYPE. PyTorch: Module.to(device). */
 TT_API TT_NODISCARD tt_status tt_module_to_device(tt_module *module, const tt_device *device);
 
 /* Free a tree from its root (a module that has a parent is ignored, with an error recorded). A module that another one

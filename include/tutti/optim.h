@@ -43,7 +43,7 @@ typedef struct tt_adam_args {
     double lr;                      /* required: >= 0 */
     TT_OPTIONS;
     double beta1, beta2; /* 0 to below 1; 0 = 0.9 and 0.999. tt_optimizer_set_option() takes a real 0 */
-    double eps;          /* >= 0; 0 = 1e-8, likewise */
+    double eps;          /* >= 0; 0 = 1e-8, and a real 0 as for the betas */
     double weight_decay; /* >= 0; added to the gradient */
     bool amsgrad;
     bool maximize;
@@ -75,7 +75,7 @@ typedef struct tt_rmsprop_args {
     double lr;                      /* required: >= 0. PyTorch's default is 0.01 */
     TT_OPTIONS;
     double alpha;        /* >= 0: what is kept of the mean of squares; 0 = 0.99, and a real 0 as in tt_adam */
-    double eps;          /* >= 0; 0 = 1e-8, likewise */
+    double eps;          /* >= 0; 0 = 1e-8, and a real 0 as in tt_adam */
     double weight_decay; /* >= 0; added to the gradient */
     double momentum;     /* >= 0 */
     bool centered;       /* divide by the root of the variance, not of the mean of squares */
@@ -118,9 +118,9 @@ typedef struct tt_sparse_adam_args {
  * only their means; all other rows keep both as they are. PyTorch: torch.optim.SparseAdam. State: "step", "exp_avg",
  * "exp_avg_sq", each of the parameter's size.
  *   tt_sparse_adam(tt_module_parameters(table), 1e-3)
- * tt_sgd() without momentum and weight decay and tt_adagrad() without weight decay take such gradients, too. In all
- * others, and in these with other options, and here for a gradient of the whole, tt_optimizer_step() fails with
- * TT_ERR_UNSUPPORTED, tells the parameter's number and shape, and changes nothing of its group. */
+ * tt_sgd() without momentum and weight decay and tt_adagrad() without weight decay take such gradients, too. All others
+ * refuse them, and this one refuses a gradient of the whole: tt_optimizer_step() fails with TT_ERR_UNSUPPORTED and the
+ * parameter's number and shape, and changes nothing of its group. */
 TT_API tt_optimizer *tt_sparse_adam_with(const tt_sparse_adam_args *args, size_t size);
 
 typedef struct tt_adadelta_args {
@@ -128,7 +128,7 @@ typedef struct tt_adadelta_args {
     double lr;                      /* required: >= 0; 1 is the paper's and PyTorch's default */
     TT_OPTIONS;
     double rho;          /* 0 to 1: what is kept of the mean of squares; 0 = 0.9, and a real 0 as in tt_adam */
-    double eps;          /* >= 0; 0 = 1e-6, likewise */
+    double eps;          /* >= 0; 0 = 1e-6, and a real 0 as in tt_adam */
     double weight_decay; /* >= 0; added to the gradient */
     bool maximize;
     char tt_end; /* not an option: see base.h */
@@ -143,10 +143,10 @@ typedef struct tt_lamb_args {
     double lr;                      /* required: >= 0 */
     double weight_decay;            /* required: >= 0; 0.01 is usual */
     TT_OPTIONS;
-    double beta1, beta2;  /* as tt_adam */
-    double eps;           /* >= 0; 0 = 1e-6, and a real 0 as in tt_adam */
-    double max_grad_norm; /* >= 0: gradients of all groups are scaled down to this norm; 0 = 1, a real 0 (no clipping)
-                             likewise */
+    double beta1, beta2; /* as tt_adam */
+    double eps;          /* >= 0; 0 = 1e-6, and a real 0 as in tt_adam */
+    /* >= 0: gradients of all groups are scaled down to this norm; 0 = 1, and a real 0, no clipping, as in tt_adam */
+    double max_grad_norm;
     bool no_bias_correction;
     bool no_grad_averaging; /* the first moment adds gradients as they are */
     bool no_adam_w_mode;    /* weight decay is added to the gradient */
@@ -205,9 +205,10 @@ TT_API TT_NODISCARD tt_status tt_optimizer_set_option(tt_optimizer *optimizer, i
  * type or size than when it was added; TT_ERR_MEMORY no memory for state. */
 TT_API TT_NODISCARD tt_status tt_optimizer_step(tt_optimizer *optimizer);
 
-/* The parameters that steps update, borrowed, numbered by their names: of f32 and f64 the program's own; of f16 and
- * bf16 their masters, whose gradients are f32, once tt_grad_scaler_unscale_() or a step has made them: those to clip.
- * Valid until the next call of this. NULL for NULL, or if memory is out. apex: amp.master_params. */
+/* The parameters that steps update, borrowed, named by their numbers: the program's own of f32 and f64, and the masters
+ * of those of f16 and bf16. The masters' gradients are f32, and there once tt_grad_scaler_unscale_() or a step has made
+ * them: these are the ones to clip. Valid until the next call of this. NULL for NULL, or if memory is out. apex:
+ * amp.master_params. */
 TT_API const tt_named_tensors *tt_optimizer_master_params(tt_optimizer *optimizer);
 
 /* tt_zero_grad() on every parameter. */
@@ -426,7 +427,7 @@ typedef struct tt_one_cycle_lr_args {
     double base_momentum;    /* the lowest, at max_lr; 0 = 0.85 */
     double max_momentum;     /* the highest, at both ends; 0 = 0.95 */
     double div_factor;       /* it begins at max_lr / div_factor; 0 = 25 */
-    double final_div_factor; /* and ends at a rate so many times smaller than it began; 0 = 1e4 */
+    double final_div_factor; /* it ends at its first rate / final_div_factor; 0 = 1e4 */
     bool three_phase;        /* down to where it began, then on to the end */
     char tt_end;             /* not an option: see base.h */
 } tt_one_cycle_lr_args;
@@ -436,7 +437,7 @@ typedef struct tt_one_cycle_lr_args {
  *   tt_one_cycle_lr(sgd, 0.1, epochs * batches) */
 TT_API tt_lr_scheduler *tt_one_cycle_lr_with(const tt_one_cycle_lr_args *args, size_t size);
 
-/* What to multiply the rate that `group` had at first with, in this epoch. */
+/* Return the factor of the first rate of `group` in this epoch. */
 typedef double (*tt_lr_lambda)(int64_t epoch, int64_t group, void *user);
 
 /* A function of the program's own, called once for each group and epoch; `user` is handed back. PyTorch:

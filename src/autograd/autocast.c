@@ -5,7 +5,6 @@
  * it is a new tensor over the copy, with a record of its own.
  *
  * What runs again in backward (tt_recompute()) runs under the state in which it was recorded. */
-#include "autograd/autocast.h"
 
 #include "autograd/record.h"
 #include "base/args.h"
@@ -17,16 +16,15 @@
 /* ---- who wants what ---- */
 
 typedef enum policy {
-    AS_THEY_ARE, /* whoever is not in the table */
+    AS_THEY_ARE, /* operators that are not in the table */
     LOWER,       /* the type that autocast was given */
     SINGLE,      /* f32 */
     WIDEST,      /* the widest type among the inputs */
     FIRST        /* the first input's: that one is changed in place */
 } policy;
 
-/* As PyTorch 1.13's autocast on the CPU; scaled_dot_product_attention, which that has not, as in later ones. PyTorch
- * promotes mixed types wherever tensors meet, here operators do it that operators.def has as WIDEST. Those that are not
- * in the table stay as they are. */
+/* As PyTorch 1.13's autocast on the CPU; scaled_dot_product_attention, which 1.13 lacks, is as in later versions.
+ * PyTorch promotes mixed types in every operator; here only those do it that operators.def lists as WIDEST. */
 static const struct {
     const char *name;
     policy policy;
@@ -177,7 +175,7 @@ static bool is_copy_of(const cast_copy *c, const tt_tensor *x, tt_dtype dtype) {
            tt__shape_equal(&c->copy->shape, &x->shape);
 }
 
-/* Find the copy of a leaf, the next one after the last that was found first: a step's calls come in one order. */
+/* Find the copy of a leaf, beginning behind the last one that was found: each step's calls come in the same order. */
 static cast_copy *copy_find(const tt_tensor *x, tt_dtype dtype) {
     for (int i = 1; i <= autocast.copy_count; i++) {
         int at = (autocast.last + i) % autocast.copy_count;
@@ -189,7 +187,7 @@ static cast_copy *copy_find(const tt_tensor *x, tt_dtype dtype) {
     return NULL;
 }
 
-/* Keep y, the copy of x, in a place of its own or that of an outdated one. Without memory it just isn't kept. */
+/* Keep y, the copy of x, in a place of its own or that of an outdated one. Without memory it is not kept. */
 static void copy_keep(const char *who, cast_copy *place, const tt_tensor *x, const tt_tensor *y) {
     cast_copy *list =
         place ? autocast.copies : grown(autocast.copies, autocast.copy_count, &autocast.copy_room, sizeof *list);

@@ -9,14 +9,11 @@
  *
  * The state of a pass lies in the pass, not in nodes: a pass may begin inside another (recomputation), and several
  * threads may walk records that share leaves. */
-#include "autograd/anomaly.h"
-#include "autograd/engine.h"
-#include "autograd/failed_pass.h"
-#include "autograd/grad.h"
+#include "autograd/backward.h"
 #include "autograd/leaf.h"
-#include "autograd/open_pass.h"
+#include "autograd/node.h"
 #include "autograd/reach.h"
-#include "autograd/sparse_grad.h"
+#include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
@@ -363,7 +360,7 @@ static tt_status run_pass(pass *p, tt_status (*body)(pass *p, void *user), void 
     p->walked = true;
     if (!p->outer)
         status = run_end_calls(p, status);
-    if (status && !p->outer && !capturing) /* of captured ones the pass around them hears */
+    if (status && !p->outer && !capturing) /* the pass around a captured one reports the failure */
         tt__pass_failed(p->found ? p->reach : NULL);
     current = p->outer;
     tt_no_grad_end(no_grad);

@@ -1,6 +1,4 @@
 /* Operators of a user's own, whose forward and backward functions are called with the node. */
-#include "autograd/autocast.h"
-#include "autograd/grad.h"
 #include "autograd/record.h"
 #include "base/error.h"
 #include "tensor/core/pool.h"

@@ -1,23 +1,27 @@
+/* Leaves: their gradients, whole or of some rows, and the hooks on them. */
 #include "autograd/leaf.h"
 
-#include "autograd/engine.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "tensor/core/pool.h"
 #include "tensor/device/capture.h"
 #include "tensor/ops/ops.h"
+#include "tensor/ops/sparse_rows.h"
 
 #include <string.h>
 
 /* ---- gradients of some rows */
 
-void tt__leaf_drop_rows(tt__leaf *leaf) {
+/* Let the leaf's gradient of some rows go. The caller holds its lock, or nobody else uses it. */
+
+static void leaf_drop_rows(tt__leaf *leaf) {
     tt__tensor_disown(leaf->rows);
     tt__tensor_disown(leaf->values);
     leaf->rows = leaf->values = NULL;
 }
 
-tt_status tt__leaf_refuse_both(const tt__leaf *leaf) {
+/* Fail with TT_ERR_UNSUPPORTED: the leaf would get a gradient of the whole and one of some rows. */
+static tt_status leaf_refuse_both(const tt__leaf *leaf) {
     return tt__fail(TT_ERR_UNSUPPORTED,
                     "tt_backward: %s gets a gradient of the whole and a sparse one, which are not added up: leave "
                     ".sparse out where a weight is used otherwise, too, or tt_zero_grad() it in between",
@@ -35,7 +39,7 @@ static void hook_free(tt__leaf_hook *hook) {
 static void leaf_release(tt__history *history) {
     tt__leaf *leaf = (tt__leaf *)history;
     tt__tensor_disown(leaf->grad);
-    tt__leaf_drop_rows(leaf);
+    leaf_drop_rows(leaf);
     tt__tensor_unref(leaf->meanwhile);
     while (leaf->hooks) {
         tt__leaf_hook *hook = leaf->hooks;
@@ -46,7 +50,8 @@ static void leaf_release(tt__history *history) {
     tt__pool_free(leaf);
 }
 
-/* Recursive: a hook runs with it held, as other passes would add to the gradient under its eyes, and may ask for it. */
+/* Recursive: a hook runs with the lock held, so that no other pass changes the gradient meanwhile, and may itself take
+ * it. */
 static void init_lock(pthread_mutex_t *lock) {
     pthread_mutexattr_t attr;
     pthread_mutexattr_init(&attr);
@@ -153,7 +158,7 @@ void tt_zero_grad(tt_tensor *x) {
         return;
     leaf->defined = false;
     tt_ignore(note_defined(leaf, false)); /* a failure is the capture's */
-    tt__leaf_drop_rows(leaf);
+    leaf_drop_rows(leaf);
     if (leaf->part)
         tt_zero_grad(leaf->part);
 }
@@ -234,7 +239,7 @@ static tt_status define_grad(tt__leaf *leaf, tt_tensor *x, bool exclusive) {
 
 static tt_status add_locked(tt__leaf *leaf, const void *pass, tt_tensor *x, bool exclusive) {
     if (leaf->rows)
-        return tt__leaf_refuse_both(leaf);
+        return leaf_refuse_both(leaf);
     if (x == leaf->grad && leaf->lender == pass)
         return end_lending(leaf);
     if (leaf->lender)
@@ -388,4 +393,70 @@ void tt__leaf_drop_grad(tt_tensor *x) {
     tt__leaf *leaf = tt__leaf_of(x);
     if (leaf)
         leaf->defined = false;
+}
+
+tt_tensor *tt_sparse_grad_indices(const tt_tensor *x) {
+    const tt__leaf *leaf = tt__leaf_of(x);
+    return leaf ? leaf->rows : NULL;
+}
+
+tt_tensor *tt_sparse_grad_values(const tt_tensor *x) {
+    const tt__leaf *leaf = tt__leaf_of(x);
+    return leaf ? leaf->values : NULL;
+}
+
+tt_tensor *tt__grad_values(const tt_tensor *x) {
+    const tt__leaf *leaf = tt__leaf_of(x);
+    return leaf && leaf->defined ? leaf->grad : leaf ? leaf->values : NULL;
+}
+
+/* ---- adding to a leaf */
+
+static tt_status add_rows_locked(tt__leaf *leaf, tt_tensor *rows, tt_tensor *values) {
+    if (leaf->placed || leaf->part)
+        return tt__fail(TT_ERR_UNSUPPORTED,
+                        "tt_backward: %s gets a sparse gradient, and its gradient lies in the memory of a wrapper "
+                        "(tt_ddp()), or is sharded, which are for gradients of the whole: leave .sparse out",
+                        TT__DESCRIBE(leaf->tensor));
+    if (leaf->defined || leaf->lender)
+        return leaf_refuse_both(leaf);
+    if (leaf->rows)
+        TT__TRY(tt__rows_add("tt_backward", leaf->rows, leaf->values, &rows, &values));
+    TT__TRY(tt__tensor_adopt(rows, "a leaf"));
+    tt_status status = tt__tensor_adopt(values, "a leaf");
+    if (status) {
+        tt__tensor_disown(rows);
+        return status;
+    }
+    leaf_drop_rows(leaf);
+    leaf->rows = rows;
+    leaf->values = values;
+    return TT_OK;
+}
+
+tt_status tt__leaf_add_rows(tt__leaf *leaf, tt_tensor *rows, tt_tensor *values) {
+    pthread_mutex_lock(&leaf->lock);
+    tt_status status = add_rows_locked(leaf, rows, values);
+    pthread_mutex_unlock(&leaf->lock);
+    return status;
+}
+
+tt_status tt__leaf_set_rows(tt_tensor *x, tt_tensor *rows, tt_tensor *values) {
+    tt__leaf *leaf = tt__leaf_of(x);
+    pthread_mutex_lock(&leaf->lock);
+    leaf_drop_rows(leaf);
+    tt_status status = add_rows_locked(leaf, rows, values);
+    pthread_mutex_unlock(&leaf->lock);
+    return status;
+}
+
+/* ---- refusing */
+
+tt_status tt__refuse_sparse_grad(const char *who, const char *name, const tt_tensor *x) {
+    if (!x->sparse_grad || !x->requires_grad)
+        return TT_OK;
+    return tt__fail(TT_ERR_UNSUPPORTED,
+                    "%s: parameter \"%s\" is given sparse gradients, which tt_ddp() alone averages: make its "
+                    "embedding without .sparse",
+                    who, name);
 }

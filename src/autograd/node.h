@@ -7,7 +7,6 @@
 #ifndef TT_AUTOGRAD_NODE_H
 #define TT_AUTOGRAD_NODE_H
 
-#include "autograd/anomaly.h"
 #include "tensor/core/tensor.h"
 
 #include <tutti/autograd.h>
@@ -38,6 +37,9 @@ typedef struct tt__saved_tensor {
     uint32_t version;
     const char *name; /* "x", for errors */
 } tt__saved_tensor;
+
+/* Where a call was made. */
+typedef struct tt__call_site tt__call_site;
 
 struct tt_node {
     tt__history history; /* first: a result's history points here */
@@ -91,5 +93,11 @@ static inline bool tt__node_is_spent(const tt_node *node) {
 static inline tt_node *tt__node_of(const tt_tensor *x) {
     return x && x->history && !x->history->is_leaf ? (tt_node *)x->history : NULL;
 }
+
+/* Fail with TT_ERR_NAN, because element `at` of what the backward of a call gives its input `i` is NaN: the text names
+ * the call (`op`, the `number`th that was recorded, at `site`). came_with_one: a gradient of its results had NaN
+ * already. */
+tt_status tt__anomaly_fail(const char *op, uint64_t number, const tt__call_site *site, int i, const tt_tensor *x,
+                           int64_t at, bool came_with_one);
 
 #endif

@@ -1,4 +1,5 @@
-#include "autograd/open_pass.h"
+/* Open passes: which node is next, and whose gradients are awaited. backward.c walks them. */
+#include "autograd/backward.h"
 
 #include "autograd/leaf.h"
 #include "base/error.h"

@@ -1,9 +1,11 @@
+/* What a backward pass reaches, and the watchers that hear when one fails. */
 #include "autograd/reach.h"
 
 #include "autograd/leaf.h"
 #include "base/error.h"
 #include "tensor/core/pool.h"
 
+#include <pthread.h>
 #include <string.h>
 
 static tt_status reach_no_memory(void) { return tt__fail(TT_ERR_MEMORY, "tt_backward: no memory to walk the records"); }
@@ -195,4 +197,34 @@ int64_t tt_reachable_leaves(const tt_tensor *y, tt_tensor **leaves, int64_t room
         leaves[i] = reach.leaves[i].tensor;
     tt__reach_free(&reach);
     return count;
+}
+
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
+static tt__pass_watcher *watchers;
+
+void tt__watch_passes(tt__pass_watcher *watcher, void (*failed)(void *user, const tt__reach *reach), void *user) {
+    pthread_mutex_lock(&watch_lock);
+    *watcher = (tt__pass_watcher){.next = watchers, .at = &watchers, .failed = failed, .user = user};
+    if (watchers)
+        watchers->at = &watcher->next;
+    watchers = watcher;
+    pthread_mutex_unlock(&watch_lock);
+}
+
+void tt__unwatch_passes(tt__pass_watcher *watcher) {
+    if (!watcher->at)
+        return;
+    pthread_mutex_lock(&watch_lock);
+    *watcher->at = watcher->next;
+    if (watcher->next)
+        watcher->next->at = watcher->at;
+    *watcher = (tt__pass_watcher){NULL, NULL, NULL, NULL};
+    pthread_mutex_unlock(&watch_lock);
+}
+
+void tt__pass_failed(const tt__reach *reach) {
+    pthread_mutex_lock(&watch_lock);
+    for (const tt__pass_watcher *w = watchers; w; w = w->next)
+        w->failed(w->user, reach);
+    pthread_mutex_unlock(&watch_lock);
 }

@@ -1,4 +1,5 @@
-/* The nodes, newest first, and the leaves that a backward pass from a result reaches. */
+/* The nodes, newest first, and the leaves that a backward pass from a result reaches; and callbacks for passes that
+ * fail, as other ranks may wait for what such a pass would have sent. */
 #ifndef TT_AUTOGRAD_REACH_H
 #define TT_AUTOGRAD_REACH_H
 
@@ -48,5 +49,23 @@ tt__reached_leaf *tt__reach_leaf(const tt__reach *reach, const tt_tensor *tensor
 static inline tt_tensor **tt__reached_grad(tt__reached_node *n, int output) {
     return n->node->outputs == 1 ? &n->one : &n->many[output];
 }
+
+/* A member of the object that is to be called. Zeroed, it is not registered. */
+typedef struct tt__pass_watcher {
+    struct tt__pass_watcher *next, **at;
+    /* A pass has failed on this thread, with its last error, and its end-of-pass callbacks have run. reach: what the
+     * pass would have reached; NULL: unknown, as memory ran out first. It must keep the last error, and, as a lock is
+     * held, neither register nor remove watchers, nor run a pass. */
+    void (*failed)(void *user, const tt__reach *reach);
+    void *user;
+} tt__pass_watcher;
+
+/* Register a watcher, and remove it (nothing happens if it is not registered). From any thread; passes of all threads
+ * are told, each on the thread that ran it. After removal no call is under way. */
+void tt__watch_passes(tt__pass_watcher *watcher, void (*failed)(void *user, const tt__reach *reach), void *user);
+void tt__unwatch_passes(tt__pass_watcher *watcher);
+
+/* Call all watchers. */
+void tt__pass_failed(const tt__reach *reach);
 
 #endif

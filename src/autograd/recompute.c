@@ -3,9 +3,7 @@
  *
  * The record of the whole segment is one node. Its inputs that other operators made are saved; in backward they stand
  * as leaves of a pass inside the pass. Inputs that are leaves themselves, parameters, collect their gradients in that
- * inner pass; the node's edges to them tell the outer pass, and who asks what it reaches, that they are used here. */
-#include "autograd/autocast.h"
-#include "autograd/grad.h"
+ * inner pass; the node's edges to them tell the outer pass, and tt_reachable_leaves(), that they are used here. */
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
@@ -22,7 +20,7 @@ typedef struct segment { /* in the pool, not on the stack, as segments may be ne
     tt_segment forward;
     void *arg;
     tt_generator draws; /* the thread's default generator, as it was when the forward ran */
-    int autocast;       /* likewise */
+    int autocast;       /* autocast's state then */
 } segment;
 
 static bool is_leaf(const tt_tensor *x) { return x && x->history && x->history->is_leaf; }
@@ -42,7 +40,7 @@ static tt_tensor *run_again(const segment *s, tt_tensor *const *in, int n) {
     return y;
 }
 
-/* Put together what the segment is run on: leaves as they are, copies of the others' data that are leaves now. */
+/* Gather the segment's inputs: leaves as they are, and for the others new leaves over their data. */
 static tt_status inputs_again(tt_node *node, tt_tensor **in) {
     for (int i = 0; i < node->inputs; i++) {
         tt_tensor *saved = tt__saved(node, i);

@@ -104,3 +104,12 @@ bool tt__check_targets(const char *who, const char *name, const tt_tensor *x, co
     tt_status status = tt__check_classes(who, target, x->shape.dim[1], ignore, ignored);
     return !status || tt__made(who, NULL, status);
 }
+
+bool tt__check_reduction(const char *who, tt_reduction reduction, bool batchmean) {
+    if ((int)reduction >= TT_REDUCTION_MEAN &&
+        (reduction <= TT_REDUCTION_NONE || (batchmean && reduction == TT_REDUCTION_BATCHMEAN)))
+        return true;
+    tt__tensor_fail(TT_ERR_INVALID, "%s: expected a reduction TT_REDUCTION_MEAN, _SUM%s or _NONE, got %d", who,
+                    batchmean ? ", _BATCHMEAN" : "", (int)reduction);
+    return false;
+}

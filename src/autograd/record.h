@@ -1,11 +1,12 @@
-/* For operators: recording a call in one step, and checks of arguments. */
+/* For operators: recording a call in one step, casts and checks of arguments, and in backward the gradients of results
+ * and inputs. */
 #ifndef TT_AUTOGRAD_RECORD_H
 #define TT_AUTOGRAD_RECORD_H
 
-#include "autograd/grad.h"
 #include "autograd/node.h"
 #include "tensor/ops/ops.h"
 
+#include <tutti/autograd.h>
 #include <tutti/functional.h>
 
 /* A tensor that backward needs, and its name in errors. `x` NULL: not needed this time, but it keeps its number. */
@@ -52,5 +53,64 @@ bool tt__check_floats(const char *who, int n, const tt__argument *arguments);
  * as x? Else false, and an error. *ignored: `ignore` is among them, or could be. */
 bool tt__check_targets(const char *who, const char *name, const tt_tensor *x, const tt_tensor *target,
                        const tt_tensor *weight, int64_t ignore, bool *ignored);
+
+/* Return the gradient of result number `output`, borrowed; any layout. NULL: there is none (it is zero). */
+tt_tensor *tt__grad_of(const tt_node *node, int output);
+
+/* Does this pass want the gradient of input `i` now? */
+bool tt__grad_wanted(const tt_node *node, int i);
+
+/* Return a tensor to write the gradient of input `i` to: a tensor of its shape and dtype, on its device, dense, in its
+ * order of memory, with undefined values; a leaf's own gradient where that is free. Pass it to tt__grad_give(). NULL:
+ * no memory. */
+tt_tensor *tt__grad_dest(tt_node *node, int i);
+
+/* The same for a backward that goes element by element, and reads each before it writes it: where the gradient of the
+ * node's only result is nobody else's and lies as that of the input would, it is overwritten by it. */
+tt_tensor *tt__grad_over(tt_node *node, int i);
+
+/* Give the gradient of input `i`: x, of its shape and dtype. What this backward made is taken over; anything else is
+ * shared, or copied when it would have to change. It is added to other contributions. At most once for each input. x
+ * NULL: TT_ERR_MEMORY. */
+tt_status tt__grad_give(tt_node *node, int i, tt_tensor *x);
+
+/* Return the tensor that the operator saved as number `i`, borrowed. NULL: it saved none, or (TT_ERR_STATE) it was
+ * overwritten since: the error names operator and tensor. */
+tt_tensor *tt__saved(const tt_node *node, int i);
+
+/* Return the state that the operator stored. */
+static inline void *tt__state(const tt_node *node) { return node->state; }
+
+/* Write a gradient and give it: TT__GIVE(node, 0, dx, tt__relu_backward_out(who, dx, y, g)). Leaves the function on
+ * failure. */
+#define TT__GIVE(node, i, dest, write) TT__GIVE_AT(tt__grad_dest, node, i, dest, write)
+#define TT__GIVE_OVER(node, i, dest, write) TT__GIVE_AT(tt__grad_over, node, i, dest, write)
+#define TT__GIVE_AT(place, node, i, dest, write)   \
+    do {                                           \
+        tt_tensor *dest = place((node), (i));      \
+        if (!dest)                                 \
+            return tt_last_status();               \
+        TT__TRY(write);                            \
+        TT__TRY(tt__grad_give((node), (i), dest)); \
+    } while (0)
+
+/* Cast the inputs of operator `who` in place, as the table says, where autocast is on in this thread; casts are
+ * recorded. at: (n) where the operator keeps its inputs; NULLs and what is no float stay. False, and an error: no
+ * memory, or a type that autocast does not know. */
+bool tt__autocast(const char *who, int n, tt_tensor **const *at);
+#define TT__AUTOCAST(who, ...) \
+    tt__autocast((who), (int)(sizeof((tt_tensor **[]){__VA_ARGS__}) / sizeof(void *)), (tt_tensor * *[]){__VA_ARGS__})
+
+/* The same for a list of any length: returns x, or a list in its place; NULL and an error. */
+tt_tensor *const *tt__autocast_list(const char *who, int64_t n, tt_tensor *const *x);
+void tt__autocast_list_done(tt_tensor *const *list, tt_tensor *const *x);
+
+/* What autocast does in this thread now, for calls that are repeated later: tt_autocast_end(tt__autocast_again(state))
+ * around them. */
+int tt__autocast_state(void);
+int tt__autocast_again(int state);
+
+/* Is this one of the reductions, where `batchmean` is one? Else false, and an error. */
+bool tt__check_reduction(const char *who, tt_reduction reduction, bool batchmean);
 
 #endif

@@ -7,7 +7,7 @@
 #include "checkpoint/entries.h"
 #include "data/loader/loader.h"
 #include "nn/module.h"
-#include "optim/loadable.h"
+#include "optim/dict.h"
 #include "tensor/random/generator.h"
 #include "tensor/shape/shape.h"
 

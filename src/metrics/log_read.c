@@ -1,11 +1,11 @@
-#include "metrics/log_read.h"
+/* Reading a run: a file, or all files of a folder. */
+#include "metrics/scalar_log.h"
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/text/parse.h"
-#include "metrics/event_decode.h"
-#include "metrics/scalar_csv.h"
+#include "metrics/event_file.h"
 
 #include <dirent.h>
 #include <errno.h>

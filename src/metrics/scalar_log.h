@@ -1,8 +1,9 @@
-/* What was logged of a run: for each tag a series of points. */
+/* What was logged of a run: for each tag a series of points; read from files, and written as CSV. */
 #ifndef TT_METRICS_SCALAR_LOG_H
 #define TT_METRICS_SCALAR_LOG_H
 
 #include "base/hash.h"
+#include "base/bytes.h"
 
 #include <tutti/base.h>
 
@@ -27,7 +28,7 @@ typedef struct tt__log_purge {
 
 /* Zeroed = empty. */
 typedef struct tt__scalar_log {
-    tt__series *series; /* as their first points came */
+    tt__series *series; /* in the order of their first points */
     size_t count, capacity;
     tt__name_map places;   /* by tag */
     tt__log_purge *purges; /* by rising step: earlier ones of the same or a later step are part of it */
@@ -52,5 +53,33 @@ const tt__series *tt__scalar_log_find(const tt__scalar_log *log, const char *tag
 void tt__scalar_log_note(tt__scalar_log *log, const char *format, ...) TT_PRINTF(2, 3);
 
 void tt__scalar_log_free(tt__scalar_log *log);
+
+/* ---- the files of a run (log_read.c) ---- */
+
+/* Is this the name of an event file, "...tfevents..."? */
+bool tt__log_is_event_name(const char *name);
+
+/* Read an event file or a CSV file, which its content tells. *log is freed by the caller, also on failure.
+ * Errors, with the path: TT_ERR_IO; TT_ERR_FORMAT it is neither; TT_ERR_UNSUPPORTED another program wrote the event
+ * file; TT_ERR_MEMORY. */
+tt_status tt__log_read_file(tt__scalar_log *log, const char *path);
+
+/* Read a run's folder: its event files in the order of their names, which is that of their making; where there are
+ * none, its CSV files. Folders inside are other runs and left alone. TT_ERR_NOT_FOUND: there is neither. */
+tt_status tt__log_read_folder(tt__scalar_log *log, const char *path);
+
+/* ---- comma-separated values, RFC 4180 (scalar_csv.c) ---- */
+
+/* Replace what is in `line` by the names of the columns / by a scalar's line. */
+void tt__csv_encode_header(tt__bytes *line);
+void tt__csv_encode_scalar(tt__bytes *line, double wall_time, int64_t step, const char *tag, double value);
+
+/* Add the scalars of a file's bytes to `log`. The first line names the columns. With "tag" and "value" each line is a
+ * scalar, at its "step" and "wall_time". Without, the column "step", "epoch" or "iteration", else the number of the
+ * line, is the step, and every other column a series of its own; empty cells and those without a number are passed
+ * over. `name` stands for the path in texts. A last line without its end is left out, and noted. Errors: TT_ERR_FORMAT
+ * no such columns, a line with another number of cells or with no number where one must stand, with its line number;
+ * TT_ERR_MEMORY. */
+tt_status tt__csv_decode(tt__scalar_log *log, const void *data, size_t size, const char *name);
 
 #endif

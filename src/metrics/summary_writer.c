@@ -1,3 +1,4 @@
+/* The writer of a run's log: an event file, and a CSV file of the scalars. */
 #include "base/args.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -6,15 +7,88 @@
 #include "base/machine/host_name.h"
 #include "base/text/plain_text.h"
 #include "metrics/append_file.h"
-#include "metrics/event_encode.h"
-#include "metrics/scalar_csv.h"
+#include "metrics/event_file.h"
+#include "metrics/scalar_log.h"
 
+#include <tutti/metrics.h>
+
+#include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <tutti/metrics.h>
+#include <string.h>
 #include <unistd.h>
+
+/* ---- histograms ---- */
+
+enum { EDGES = TT__HISTOGRAM_EDGES, HALF = EDGES / 2 };
+
+/* All limits, ascending. Multiplied up as PyTorch does, so that they have the same bits. */
+static void make_limits(double *limit) {
+    double v = 1e-12;
+    limit[HALF] = 0;
+    for (int i = 1; i <= HALF; i++, v *= 1.1) {
+        limit[HALF + i] = v;
+        limit[HALF - i] = -v;
+    }
+}
+
+/* The last limit that isn't above x; -1: all are. */
+static int limit_below(const double *limit, double x) {
+    int below = 0, above = EDGES;
+    while (below < above) {
+        int middle = (below + above) / 2;
+        if (limit[middle] <= x)
+            below = middle + 1;
+        else
+            above = middle;
+    }
+    return below - 1;
+}
+
+static double value_at(const void *values, int64_t i, tt_dtype dtype) {
+    return dtype == TT_F64 ? ((const double *)values)[i] : (double)((const float *)values)[i];
+}
+
+static void count_value(tt__histogram *h, double x) {
+    int at = limit_below(h->limit, x);
+    at -= at == EDGES - 1 && x == h->limit[EDGES - 1]; /* the last bucket has its end */
+    if (at >= 0 && at < EDGES - 1)
+        h->count[at]++;
+    h->min = h->num == 0 || x < h->min ? x : h->min;
+    h->max = h->num == 0 || x > h->max ? x : h->max;
+    h->num++;
+    h->sum += x;
+    h->sum_squares += x * x;
+}
+
+/* count[i] is of the values from limit[i] on: leave it to its upper limit, without empty buckets outside. */
+static void cut_histogram(tt__histogram *h) {
+    size_t first = 0, last = EDGES - 2;
+    while (first < last && h->count[first] == 0)
+        first++;
+    while (last > first && h->count[last] == 0)
+        last--;
+    h->size = last - first + 2;
+    memmove(h->limit, h->limit + first, h->size * sizeof *h->limit);
+    memmove(h->count + 1, h->count + first, (h->size - 1) * sizeof *h->count);
+    h->count[0] = 0;
+}
+
+/* Count f32 or f64 values. TT_ERR_NAN: one that is NaN or infinite, with its number. */
+static tt_status histogram_fill(tt__histogram *h, const char *who, const void *values, int64_t count, tt_dtype dtype) {
+    *h = (tt__histogram){.num = 0};
+    make_limits(h->limit);
+    for (int64_t i = 0; i < count; i++) {
+        double x = value_at(values, i, dtype);
+        if (!isfinite(x))
+            return tt__fail(TT_ERR_NAN, "%s: expected finite values, got %g as number %" PRId64, who, x, i);
+        count_value(h, x);
+    }
+    cut_histogram(h);
+    return TT_OK;
+}
 
 struct tt_summary_writer {
     char *log_dir;
@@ -171,7 +245,7 @@ tt_status(tt_summary_writer_add_histogram)(tt_summary_writer *writer, const char
     tt__histogram *h = malloc(sizeof *h);
     if (!h)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for the histogram of \"%s\"", who, tag);
-    tt_status status = tt__histogram_fill(h, who, values, count, dtype);
+    tt_status status = histogram_fill(h, who, values, count, dtype);
     if (!status) {
         tt__event_encode_histogram(&writer->record, wall_time(), step, tag, h);
         status = writer_append(writer, &writer->events);

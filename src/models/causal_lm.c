@@ -1,6 +1,69 @@
+/* What the two GPTs share: attention with a cache of keys and values, blocks, the chain of parts, checks of sizes. */
 #include "models/causal_lm.h"
 
+#include "base/error.h"
+
+#include "nn/module.h"
+
 #include <math.h>
+#include <stdlib.h>
+
+static tt_tensor *new_layer(tt_shape shape, const tt_tensor *like) {
+    TT_AUTO_SCOPE;
+    return tt_keep(tt_to_device(tt_zeros(shape, tt_tensor_dtype(like)), tt_tensor_device(like)));
+}
+
+static bool fill_cache(tt__kv_cache *cache, tt_shape of_layer, const tt_tensor *like) {
+    cache->keys = calloc((size_t)cache->layers, sizeof *cache->keys);
+    cache->values = calloc((size_t)cache->layers, sizeof *cache->values);
+    if (!cache->keys || !cache->values)
+        return tt__fail_null(TT_ERR_MEMORY, "no memory for the keys and values of %lld layers",
+                             (long long)cache->layers);
+    for (int64_t i = 0; i < cache->layers; i++)
+        if (!(cache->keys[i] = new_layer(of_layer, like)) || !(cache->values[i] = new_layer(of_layer, like)))
+            return false;
+    return true;
+}
+
+tt__kv_cache *tt__kv_cache_new(int64_t layers, tt_shape of_layer, const tt_tensor *like) {
+    tt__kv_cache *cache = calloc(1, sizeof *cache);
+    if (!cache)
+        return tt__fail_null(TT_ERR_MEMORY, "no memory for keys and values");
+    cache->layers = layers;
+    if (fill_cache(cache, of_layer, like))
+        return cache;
+    tt__kv_cache_free(cache);
+    return NULL;
+}
+
+/* Copy `added` behind what is there; return all. */
+static tt_tensor *kv_append(const tt__kv_cache *cache, tt_tensor *all, const tt_tensor *added) {
+    int64_t n = tt_tensor_size(added, 2);
+    tt_tensor *place = tt_narrow(all, 2, cache->used, n);
+    return !place || tt_copy(place, added) ? NULL : tt_narrow(all, 2, 0, cache->used + n);
+}
+
+/* Put a layer's keys and values (1,H,T,D) behind those that are there; *k and *v become those of all tokens up to
+ * them, (1,H,used+T,D). */
+static tt_status kv_cache_add(tt__kv_cache *cache, int64_t layer, tt_tensor **k, tt_tensor **v) {
+    *k = *k ? kv_append(cache, cache->keys[layer], *k) : NULL;
+    *v = *v ? kv_append(cache, cache->values[layer], *v) : NULL;
+    return *k && *v ? TT_OK : tt_last_status();
+}
+
+void tt__kv_cache_free(tt__kv_cache *cache) {
+    if (!cache)
+        return;
+    for (int64_t i = 0; i < cache->layers; i++) {
+        if (cache->keys)
+            tt_tensor_free(cache->keys[i]);
+        if (cache->values)
+            tt_tensor_free(cache->values[i]);
+    }
+    free(cache->keys);
+    free(cache->values);
+    free(cache);
+}
 
 static tt_tensor *lm_drop(const tt_module *self, const tt__causal_lm *lm, tt_tensor *x, double p) {
     return lm->cache ? x : tt__drop(self, x, p);
@@ -32,7 +95,7 @@ static tt_tensor *causal_attention(const tt_module *self, const tt__lm_block *bl
     tt_tensor *q = split_qkv_heads(lm, part[0]), *k = split_qkv_heads(lm, part[1]), *v = split_qkv_heads(lm, part[2]),
               *y;
     bool first = !lm->cache || !lm->cache->used; /* later ones come one at a time and see all */
-    if (lm->cache && tt__kv_cache_add(lm->cache, block->index, &k, &v))
+    if (lm->cache && kv_cache_add(lm->cache, block->index, &k, &v))
         return NULL;
     if (!lm->cache && lm->attn_dropout > 0 && tt_module_training(self))
         y = attention_dropped(self, q, k, v, lm->attn_dropout);
@@ -126,4 +189,18 @@ tt_status tt__lm_sizes_check(const char *who, const tt__causal_lm *lm) {
     TT__TRY(tt__dropout_check(who, "dropout of embeddings", lm->embd_dropout));
     TT__TRY(tt__dropout_check(who, "dropout of attention", lm->attn_dropout));
     return tt__dropout_check(who, "dropout of residuals", lm->resid_dropout);
+}
+
+/* ---- knowing one ---- */
+
+tt__causal_lm *tt__causal_lm_of(const char *who, const tt_module *model) {
+    const tt_module *inner = tt__module_unwrapped(model);
+    if (inner && inner->cls.part_count == tt__lm_part_count)
+        return tt_module_user(inner);
+    if (!inner)
+        tt__fail_argument("%s: the model is NULL", who);
+    else
+        tt__fail_null(TT_ERR_INVALID, "%s: expected a model of tt_model_gpt() or tt_model_gpt2(), got a %s", who,
+                      tt_module_class_name(inner));
+    return NULL;
 }

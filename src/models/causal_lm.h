@@ -1,11 +1,23 @@
-/* What the two GPTs are: tokens (B,T) become vectors of E numbers, to which those of their positions are added; blocks
- * of attention and of two linear layers add to them; a normalisation and a linear layer make the logits of the next
- * token. They differ in names, in how weights lie, and in options. */
+/* Language models: what the two GPTs share, generating, and GPT-2 before it has values.
+ *
+ * Tokens (B,T) become vectors of E numbers, to which those of their positions are added; blocks of attention and of two
+ * linear layers add to them; a normalisation and a linear layer make the logits of the next token. The two differ in
+ * names, in the layout of weights, and in options. */
 #ifndef TT_MODELS_CAUSAL_LM_H
 #define TT_MODELS_CAUSAL_LM_H
 
-#include "models/kv_cache.h"
 #include "models/parts.h"
+
+#include <tutti/models.h>
+#include <tutti/tensor.h>
+
+/* Keys and values of the tokens that a text has already. A new token's attention needs those of all before it, and they
+ * don't change, so each is computed once. */
+typedef struct tt__kv_cache {
+    int64_t layers;
+    int64_t used;               /* tokens that all layers have; the next ones come behind them */
+    tt_tensor **keys, **values; /* of each layer: (1,H,S,D), with room for S tokens */
+} tt__kv_cache;
 
 typedef struct tt__causal_lm {
     int64_t vocab_size, n_positions, n_embd, n_layer, n_head;
@@ -43,5 +55,38 @@ tt_tensor *tt__lm_feed(const tt_module *self, const tt__lm_block *block, tt_tens
 
 /* x + branch, in the branch's memory, which no record needs, unless autocast made its type another one. */
 tt_tensor *tt__lm_add(tt_tensor *x, tt_tensor *branch);
+
+/* Make room for so many tokens of H heads with D numbers each, of the dtype and on the device of `like`. NULL: no
+ * memory. */
+tt__kv_cache *tt__kv_cache_new(int64_t layers, tt_shape of_layer, const tt_tensor *like);
+
+/* NULL is allowed. */
+void tt__kv_cache_free(tt__kv_cache *cache);
+
+/* The language model that a module is, also inside a wrapper; NULL and TT_ERR_INVALID if it is none. */
+tt__causal_lm *tt__causal_lm_of(const char *who, const tt_module *model);
+
+/* ---- generating: the next token, by the logits of a model ---- */
+
+typedef struct tt__token_choice {
+    double temperature; /* 0: the likeliest token */
+    int64_t top_k;      /* of the likeliest so many; 0: of all */
+    double top_p;       /* of the likeliest that together have this probability; 0: of all */
+    tt_generator *generator;
+} tt__token_choice;
+
+/* Choose from logits of V elements, in any shape; needs an open scope. TT_ERR_NAN if the largest is not a number or
+ * infinite. */
+tt_status tt__token_choose(int64_t *token, tt_tensor *logits, const tt__token_choice *how);
+
+/* ---- GPT-2 before it has values ---- */
+
+/* Make a model whose matrices are yet to be drawn or loaded; `caller` begins errors. */
+tt_module *tt__gpt2_new(const char *caller, const tt_model_gpt2_args *a);
+
+/* Read what a config.json in memory says of a model into `a`, whose other fields stay; `name` stands for the path in
+ * errors: TT_ERR_FORMAT no JSON, or not the numbers that are expected; TT_ERR_UNSUPPORTED another kind of model, or an
+ * option that is not of GPT-2. */
+tt_status tt__gpt2_config_parse(const void *data, size_t size, const char *name, tt_model_gpt2_args *a);
 
 #endif

@@ -1,6 +1,6 @@
 /* A small GPT as PyTorch's layers spell it: Linear for all products, gelu by erf, a head of its own. */
 #include "base/args.h"
-#include "models/language_models.h"
+#include "models/causal_lm.h"
 
 #include <tutti/models.h>
 
@@ -20,7 +20,7 @@ static tt_tensor *gpt_forward(tt_module *self, tt_tensor *ids) {
     return tt_module_forward(lm->head, tt__lm_hidden(self, lm, ids));
 }
 
-const tt_module_class tt__gpt_class =
+static const tt_module_class gpt_class =
     TT_MODULE_CLASS(.name = "GPT", .forward = gpt_forward, .destroy = tt__layer_destroy,
                     .part_count = tt__lm_part_count, .forward_part = tt__lm_forward_part,
                     .part_module = tt__lm_part_module);
@@ -91,7 +91,7 @@ tt_module *tt_model_gpt_with(const tt_model_gpt_args *args, size_t size) {
     };
     if (tt__lm_sizes_check(who, &sizes) || tt__layer_dtype_check(who, a.dtype))
         return NULL;
-    tt_module *self = tt__layer_new(who, &tt__gpt_class, sizeof(tt__causal_lm));
+    tt_module *self = tt__layer_new(who, &gpt_class, sizeof(tt__causal_lm));
     if (!self)
         return NULL;
     *(tt__causal_lm *)tt_module_user(self) = sizes;

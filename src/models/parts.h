@@ -1,5 +1,5 @@
-/* What models are put together with. Each child is made where it is added, so that after a failure none is made that
- * nobody would free; what was added goes with the module. */
+/* Helpers for building models. Each child is made in the call that adds it, so that after a failure none is left
+ * without an owner; the module owns what was added. */
 #ifndef TT_MODELS_PARTS_H
 #define TT_MODELS_PARTS_H
 

@@ -1,10 +1,12 @@
 /* Running a module: hooks before, the class's function for these numbers of tensors, hooks after. */
 #include "base/args.h"
 #include "base/error.h"
+#include "nn/initial.h"
 #include "nn/module.h"
-#include "nn/temporaries.h"
 #include "tensor/core/pool.h"
 #include "tensor/core/tensor.h"
+
+#include <tutti/autograd.h>
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -175,7 +177,7 @@ static tt_tensor *cast_float(tt_tensor *x, tt_dtype dtype) {
     return tt__is_float(has) && has != TT_F64 && has != dtype ? tt_to(x, dtype) : x;
 }
 
-/* Run it on inputs that were cast, if they were to be. */
+/* Run it under autocast, and cast its results to f32. */
 static tt_status forward_cast(tt_module *module, const call *c) {
     const tt__module_amp amp = module->amp;
     int before = tt_autocast_begin(amp.autocasts ? amp.dtype : TT_BF16, .disabled = !amp.autocasts);
@@ -302,4 +304,25 @@ tt_status tt_module_forward_many(tt_module *module, tt_tensor *const *inputs, in
     for (int64_t i = 0; status && i < output_count; i++)
         outputs[i] = NULL;
     return status;
+}
+
+static tt_tensor *run_module(void *module, tt_tensor *const *in, int64_t n) {
+    (void)n;
+    return tt_module_forward(module, in[0]);
+}
+
+tt_tensor *tt_module_recompute(tt_module *module, tt_tensor *x) {
+    const tt_named_tensors *parameters = module && x ? tt_module_parameters(module) : NULL;
+    if (!parameters)
+        return NULL;
+    tt_tensor **in = tt__pool_alloc((size_t)(parameters->count + 1) * sizeof *in);
+    if (!in)
+        return tt__tensor_fail(TT_ERR_MEMORY, "tt_module_recompute: no memory for a list of %lld parameters",
+                               (long long)parameters->count);
+    in[0] = x;
+    for (int64_t i = 0; i < parameters->count; i++)
+        in[i + 1] = parameters->tensors[i];
+    tt_tensor *y = tt_recompute_with(run_module, module, in, parameters->count + 1);
+    tt__pool_free(in);
+    return y;
 }

@@ -1,4 +1,5 @@
-/* Parameters and buffers as PyTorch's layers begin with them. */
+/* Helpers for layers: making them with parameters and buffers as PyTorch's begin, and freeing what a forward makes on
+ * its way. */
 #ifndef TT_NN_INITIAL_H
 #define TT_NN_INITIAL_H
 
@@ -6,7 +7,7 @@
 
 #include <tutti/nn.h>
 
-/* Who draws what. */
+/* How parameters are drawn. */
 typedef struct tt__drawing {
     const char *who; /* begins errors */
     tt_generator *generator;
@@ -21,7 +22,7 @@ tt_status tt__layer_dtype_check(const char *who, tt_dtype dtype);
 tt_module *tt__layer_new(const char *who, const tt_module_class *cls, size_t user_bytes);
 void tt__layer_destroy(tt_module *self);
 
-/* Return the module, whose parts were added with this status; on failure it is freed, and NULL. */
+/* Return the module if `status`, that of adding its parts, is TT_OK; else free it and return NULL. */
 tt_module *tt__layer_made(tt_module *module, tt_status status);
 
 /* Are the channels of a convolution and its kernel {along H, along W} at least 1, and do groups divide the channels?
@@ -52,5 +53,47 @@ tt_status tt__add_filled(tt_module *module, const char *who, const char *name, t
                          double value, tt_tensor **made);
 tt_status tt__add_buffer(tt_module *module, const char *who, const char *name, tt_shape shape, tt_dtype dtype,
                          double value, tt_tensor **made);
+
+/* ---- temporaries: what a forward makes on its way. Records hold what they need of it; the rest is abandoned at the
+ * end, as nobody else frees it where no scope is open. ---- */
+
+/* Is x one of the list? */
+static inline bool tt__tensor_is_among(const tt_tensor *x, tt_tensor *const *list, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (list[i] == x)
+            return true;
+    return false;
+}
+
+enum { TT__TEMPORARIES = 64 };
+
+typedef struct tt__temporaries {
+    int n;
+    tt_tensor *x[TT__TEMPORARIES];
+} tt__temporaries;
+
+/* Note x, unless it is NULL, one of `given` (ended by NULL), or noted already: operators may give back what they
+ * got. */
+static inline tt_tensor *tt__temporary(tt__temporaries *t, tt_tensor *const *given, tt_tensor *x) {
+    for (; *given; given++)
+        if (*given == x)
+            return x;
+    for (int i = 0; i < t->n; i++)
+        if (t->x[i] == x)
+            return x;
+    if (x && t->n < TT__TEMPORARIES)
+        t->x[t->n++] = x;
+    return x;
+}
+
+/* Abandon what was noted, but `result` and `other` (may be NULL). */
+static inline void tt__temporaries_end(tt__temporaries *t, const tt_tensor *result, const tt_tensor *other) {
+    while (t->n--)
+        if (t->x[t->n] != result && t->x[t->n] != other)
+            tt__abandon(t->x[t->n]);
+}
+
+/* Run the module: tt_multihead_attention()'s work. `who` is the class that errors name. */
+tt_tensor *tt__multihead_attention_run(const char *who, tt_module *module, const tt_multihead_attention_args *a);
 
 #endif

@@ -9,7 +9,7 @@
 
 static const char who[] = "tt_module_load_state_dict";
 
-/* What a call is about. */
+/* One call. */
 typedef struct loading {
     const tt_named_tensors *own, *state;
     const tt_module_load_state_dict_args *args;

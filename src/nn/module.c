@@ -358,3 +358,13 @@ tt_module *tt_module_child(const tt_module *module, const char *name) {
     return tt__fail_null(TT_ERR_NOT_FOUND, "tt_module_child: no child \"%s\" in %s", name ? name : "NULL",
                          inner ? inner->cls.name : "NULL");
 }
+
+static _Thread_local tt__replica mine = {0, 1};
+
+tt__replica tt__replica_of_thread(void) { return mine; }
+
+tt__replica tt__replica_set(tt__replica replica) {
+    tt__replica before = mine;
+    mine = replica;
+    return before;
+}

@@ -40,11 +40,6 @@ typedef struct tt__module_list {
     };
 } tt__module_list;
 
-typedef struct tt__module_child {
-    char *name;
-    tt_module *module;
-} tt__module_child;
-
 /* A parameter or a buffer. */
 typedef struct tt__module_tensor {
     char *name;
@@ -67,6 +62,11 @@ typedef struct tt__module_amp {
     bool on, casts_inputs, autocasts;
     tt_dtype dtype;
 } tt__module_amp;
+
+typedef struct tt__module_child {
+    char *name;
+    tt_module *module;
+} tt__module_child;
 
 struct tt_module {
     tt_module_class cls; /* a copy */
@@ -128,5 +128,27 @@ const tt_module_class *tt__module_class(const tt_module *module);
 
 /* Empty a list. */
 void tt__module_list_drop(tt__module_list *list);
+
+/* Which of several threads is this that run one module at once, each on a part of the batch (DataParallel)? Number
+ * `index` of `count`; 0 of 1 in a thread that runs no replica. What a forward changes beside its results, running
+ * statistics, replica 0 changes. */
+typedef struct tt__replica {
+    int index, count;
+} tt__replica;
+
+tt__replica tt__replica_of_thread(void);
+
+/* Set it for this thread. Returns what it was. */
+tt__replica tt__replica_set(tt__replica replica);
+
+/* How many parts the forward has; 1 for what can't be cut: its class says nothing, or it has hooks or casts of its own
+ * around its whole forward. */
+int64_t tt__chain_length(tt_module *module);
+
+/* Part i of the forward, of what part i - 1 gave. */
+tt_tensor *tt__chain_forward(tt_module *module, int64_t i, tt_tensor *x);
+
+/* Number k of the modules that part i uses; NULL: no more. */
+tt_module *tt__chain_module(tt_module *module, int64_t i, int64_t k);
 
 #endif

@@ -1,11 +1,9 @@
 /* B batch, T queries, S keys, E = embed_dim, H heads of D = E / H numbers. */
-#include "nn/multihead_attention.h"
 
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"
 #include "nn/module.h"
-#include "nn/temporaries.h"
 #include "tensor/ops/ops.h"
 
 #include <tutti/init.h>

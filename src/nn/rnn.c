@@ -1,5 +1,5 @@
 /* RNN, LSTM and GRU: layers of a recurrence, in one direction or both. */
-#include "autograd/ops/product/rnn_layer.h"
+#include "autograd/ops/op_rnn.h"
 
 #include "base/args.h"
 #include "base/error.h"

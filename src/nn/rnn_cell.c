@@ -1,9 +1,8 @@
 /* One step of a recurrence: RNNCell, LSTMCell, GRUCell. */
-#include "autograd/ops/product/rnn_layer.h"
+#include "autograd/ops/op_rnn.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"
-#include "nn/temporaries.h"
 #include "tensor/ops/ops.h"
 
 #include <inttypes.h>

@@ -3,8 +3,6 @@
 #include "base/error.h"
 #include "nn/initial.h"
 #include "nn/module.h"
-#include "nn/multihead_attention.h"
-#include "nn/temporaries.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,9 @@
-/* A state dict under construction: names and tensors, some of which are the dict's own. */
+/* State dicts: making one, of names and tensors, some of which are the dict's own, and checks of one that is to be
+ * loaded. */
 #ifndef TT_OPTIM_DICT_H
 #define TT_OPTIM_DICT_H
 
+#include <tutti/amp.h>
 #include <tutti/nn.h>
 
 typedef struct tt__dict {
@@ -26,5 +28,11 @@ const tt_named_tensors *tt__dict_finish(tt__dict *dict, tt_status status);
 /* Make a tensor an optimizer's, a scheduler's or an average's: returns x, out of its scope, or NULL and an error. NULL
  * gives NULL. */
 tt_tensor *tt__optim_hold(tt_tensor *x);
+
+/* For a caller that loads several objects, and must not change the first if the last one fails: would loading this
+ * state succeed? Changes nothing. The errors are those of loading. */
+tt_status tt__lr_check_state(const tt_lr_scheduler *s, const tt_named_tensors *state);
+tt_status tt__grad_scaler_check_state(const tt_grad_scaler *scaler, const tt_named_tensors *state);
+tt_status tt__ema_check_state(const tt_ema *ema, const tt_named_tensors *state);
 
 #endif

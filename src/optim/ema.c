@@ -2,9 +2,8 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/quarantine.h"
-#include "optim/clipping/clip_pass.h"
+#include "optim/clipping/clip.h"
 #include "optim/dict.h"
-#include "optim/loadable.h"
 #include "tensor/core/named_tensors.h"
 #include "tensor/device/capture.h"
 #include "tensor/device/parallel.h"
@@ -120,7 +119,7 @@ static void average_block(void *user, int64_t begin, int64_t end) {
     pass->loops->average(pass->average + at, pass->param + at, end - begin, pass->decay);
 }
 
-/* The tensor that an entry averages must be what it was. */
+/* Has the tensor the type, shape and device that it had when the average was made? */
 static tt_status check_param(const char *who, const ema_entry *entry) {
     const tt_shape now = tt_tensor_shape(entry->param), before = tt_tensor_shape(entry->average);
     if (tt_tensor_dtype(entry->param) == tt_tensor_dtype(entry->average) && tt__shape_equal(&now, &before) &&

@@ -1,4 +1,4 @@
-/* Making optimizers and their groups. */
+/* Making optimizers and their groups: parameters, options by name, memory for state. */
 #include "optim/optimizer.h"
 
 #include "autograd/pointer_map.h"
@@ -7,8 +7,170 @@
 #include "base/quarantine.h"
 #include "tensor/core/named_tensors.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- the memory of state: slots, flat by group and element type, and steps ---- */
+
+static const char who[] = "tt_optimizer";
+
+tt_status tt__optim_state_init(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state) {
+    *state = (tt__optim_state){0};
+    state->slot = calloc(group->count * (size_t)cls->slots + 1, sizeof(tt_tensor *));
+    state->steps = calloc(group->count + 1, sizeof *state->steps);
+    if (state->slot && state->steps)
+        return TT_OK;
+    tt__optim_state_free(cls, group, state);
+    return tt__fail(TT_ERR_MEMORY, "%s: no memory for the state of %zu parameters", who, group->count);
+}
+
+void tt__optim_state_free(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state) {
+    for (size_t i = 0; state->slot && i < group->count * (size_t)cls->slots; i++)
+        tt__tensor_disown(state->slot[i]);
+    for (int type = 0; type < TT__OPTIM_TYPES; type++)
+        for (int s = 0; s < TT__OPTIM_SLOTS; s++)
+            tt__tensor_disown(state->flat[type][s]);
+    free(state->slot);
+    free(state->steps);
+    *state = (tt__optim_state){0};
+}
+
+/* Return the memory of a slot for all parameters of one type, made at first need. */
+static tt_tensor *slot_memory(const tt__optim_group *group, tt__optim_state *state, const tt__optim_param *param,
+                              int slot) {
+    tt_tensor **flat = &state->flat[param->type][slot];
+    if (!*flat)
+        *flat = tt__optim_hold(
+            tt_to_device(tt_zeros(TT_SHAPE(group->flat_size[param->type]), param->dtype), group->device));
+    return *flat;
+}
+
+tt_tensor *tt__optim_state_slot(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state,
+                                size_t param, int slot) {
+    const tt__optim_param *p = &group->params[param];
+    tt_tensor **view = &state->slot[param * (size_t)cls->slots + (size_t)slot];
+    const tt_tensor *flat = *view ? NULL : slot_memory(group, state, p, slot);
+    if (flat) {
+        tt_shape shape = tt_tensor_shape(p->tensor);
+        int64_t stride[TT_MAX_DIMS];
+        tt__shape_strides(&shape, stride);
+        *view = tt__optim_hold(tt__tensor_alias(who, flat, shape, stride, p->offset));
+    }
+    return *view;
+}
+
+/* ---- options of groups, by name ---- */
+
+tt_status tt__optim_check_number(const char *who, const char *name, double value, double least) {
+    if (isfinite(value) && value >= least)
+        return TT_OK;
+    return tt__fail(TT_ERR_INVALID, "%s: expected a finite %s%s, got %g", who, name, least == 0 ? " of at least 0" : "",
+                    value);
+}
+
+tt_status tt__optim_check_unattended(const char *name, const tt_optimizer *o) {
+    if (!o->stepper)
+        return TT_OK;
+    return tt__fail(TT_ERR_STATE,
+                    "%s: tt_backward() steps this optimizer already (tt_ddp_step_in_backward()); leave the call out, "
+                    "or end that first: tt_ddp_step_in_backward(ddp, NULL)",
+                    name);
+}
+
+tt_status tt__optim_check_options(const char *who, const tt__optimizer_class *cls, const double *option) {
+    for (int i = 0; i < cls->options; i++)
+        TT__TRY(tt__optim_check_number(who, cls->option_names[i], option[i],
+                                       cls->signed_option && i == cls->signed_option ? -INFINITY : 0));
+    for (int i = cls->betas; cls->betas && i <= cls->betas + 1; i++)
+        if (option[i] >= 1)
+            return tt__fail(TT_ERR_INVALID, "%s: expected %s below 1, got %g", who, cls->option_names[i], option[i]);
+    return cls->check ? cls->check(who, option) : TT_OK;
+}
+
+int tt__optim_option_index(const tt__optimizer_class *cls, const char *name) {
+    for (int i = 0; name && i < cls->options; i++)
+        if (!strcmp(cls->option_names[i], name))
+            return i;
+    return -1;
+}
+
+static int option_find(const char *who, const tt__optimizer_class *cls, const char *name) {
+    int at = tt__optim_option_index(cls, name);
+    if (at >= 0)
+        return at;
+    char known[400] = "";
+    for (int i = 0; i < cls->options; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", cls->option_names[i]);
+    }
+    tt__fail(TT_ERR_NOT_FOUND, "%s: %s has no option \"%s\"; it has %s", who, cls->name, name ? name : "NULL", known);
+    return -1;
+}
+
+tt_status tt__optim_option_put(const char *who, const tt__optimizer_class *cls, double *option, const char *name,
+                               double value) {
+    int at = option_find(who, cls, name);
+    if (at < 0)
+        return TT_ERR_NOT_FOUND;
+    option[at] = value;
+    return TT_OK;
+}
+
+int64_t tt_optimizer_group_count(const tt_optimizer *optimizer) {
+    return optimizer ? (int64_t)optimizer->group_count : 0;
+}
+
+const char *tt_optimizer_option_name(const tt_optimizer *optimizer, int64_t i) {
+    return optimizer && i >= 0 && i < optimizer->cls->options ? optimizer->cls->option_names[i] : NULL;
+}
+
+static tt_status check_group(const char *who, const tt_optimizer *o, int64_t group) {
+    if (!o)
+        return tt__fail(TT_ERR_INVALID, "%s: the optimizer is NULL", who);
+    if (group < 0 || group >= (int64_t)o->group_count)
+        return tt__fail(TT_ERR_NOT_FOUND, "%s: expected a group below %zu, got %lld", who, o->group_count,
+                        (long long)group);
+    return TT_OK;
+}
+
+tt_status tt_optimizer_get_option(const tt_optimizer *optimizer, int64_t group, const char *name, double *value) {
+    static const char who[] = "tt_optimizer_get_option";
+    TT__TRY(check_group(who, optimizer, group));
+    int at = option_find(who, optimizer->cls, name);
+    if (at < 0)
+        return TT_ERR_NOT_FOUND;
+    if (!value)
+        return tt__fail(TT_ERR_INVALID, "%s: `value` is NULL", who);
+    *value = optimizer->groups[group].option[at];
+    return TT_OK;
+}
+
+/* Check that the options of `group` are possible with the new value. */
+static tt_status try_option(const char *who, const tt_optimizer *o, const tt__optim_group *group, const char *name,
+                            double value) {
+    double option[TT__OPTIM_OPTIONS];
+    memcpy(option, group->option, sizeof option);
+    TT__TRY(tt__optim_option_put(who, o->cls, option, name, value));
+    return tt__optim_check_options(who, o->cls, option);
+}
+
+tt_status tt_optimizer_set_option(tt_optimizer *optimizer, int64_t group, const char *name, double value) {
+    static const char who[] = "tt_optimizer_set_option";
+    size_t from = (size_t)group, to = from + 1;
+    if (optimizer && group == TT_ALL_GROUPS) {
+        from = 0;
+        to = optimizer->group_count;
+    } else {
+        TT__TRY(check_group(who, optimizer, group));
+    }
+    for (size_t i = from; i < to; i++)
+        TT__TRY(try_option(who, optimizer, &optimizer->groups[i], name, value));
+    for (size_t i = from; i < to; i++)
+        TT__TRY(tt__optim_option_put(who, optimizer->cls, optimizer->groups[i].option, name, value));
+    return TT_OK;
+}
 
 /* ---- groups ---- */
 
@@ -38,12 +200,19 @@ static bool note_groups(tt__pointer_map *group_of, const tt_optimizer *o) {
     return true;
 }
 
+/* Return TT__OPTIM_F32, ... if the class has a rule for this type; else -1. */
+static int optim_type(const tt__optimizer_class *cls, tt_dtype dtype) {
+    if (dtype == TT_F32 && cls->kernels()->f32)
+        return TT__OPTIM_F32;
+    return dtype == TT_F64 && cls->kernels()->f64 ? TT__OPTIM_F64 : -1;
+}
+
 /* `group_of` finds the group of each parameter that the optimizer has. */
 static tt_status add_param(const char *who, const tt_optimizer *o, tt__optim_group *group, tt_tensor *x,
                            tt__pointer_map *group_of) {
     tt_dtype dtype = tt_tensor_dtype(x);
     const bool low = x && tt__wants_master(dtype);
-    int type = x ? tt__optim_type(o->cls, low ? TT_F32 : dtype) : -1;
+    int type = x ? optim_type(o->cls, low ? TT_F32 : dtype) : -1;
     if (type < 0)
         return tt__fail(TT_ERR_DTYPE, "%s: expected parameters of floats, got number %zu %s", who, group->count,
                         TT__DESCRIBE(x));
@@ -108,7 +277,7 @@ static tt_status group_make(const char *who, const tt_optimizer *o, const tt_nam
 
 static tt_status add_group(const char *who, tt_optimizer *o, const tt_named_tensors *params, const double *option) {
     TT__TRY(check_list(who, params));
-    TT__TRY(o->cls->check(who, option));
+    TT__TRY(tt__optim_check_options(who, o->cls, option));
     tt__optim_group *groups = reallocarray(o->groups, o->group_count + 1, sizeof *groups);
     if (!groups)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a group", who);

@@ -25,12 +25,15 @@ typedef struct tt__optimizer_class {
     int slots;
     const char *const *slot_names;
     bool counts_steps;
-    /* Are these values possible, together? `who`: the call that sets them. */
+    int signed_option; /* the only one that may be below 0; 0: none may */
+    /* Are these values possible, together? Each is finite and has the right sign. `who`: the call that sets them. NULL:
+     * always. */
     tt_status (*check)(const char *who, const double *option);
-    /* Do these options need the slot? */
+    /* Do these options need the slot? NULL: always. */
     bool (*uses)(const double *option, int slot);
     const tt__rule_kernels *(*kernels)(void); /* for memory that this machine's processor reaches */
-    /* A pass before, which adds to `sums` of a parameter, and what `ratio` is made of them; NULL: there is none. */
+    /* A pass before the update, which adds to the `sums` of a parameter, of which ratio() makes the update's ratio.
+     * NULL: none. */
     const tt__rule_kernels *(*measure)(void);
     double (*ratio)(const double *option, const double *sums);
     bool measures_grads;                       /* the rule needs the norm of all gradients */
@@ -38,7 +41,7 @@ typedef struct tt__optimizer_class {
     bool takes_rows_only;                      /* it takes no gradients of the whole */
     double (*begins_as)(const double *option); /* what state slots are filled with first; NULL: 0 */
     tt__optim_rule rule;                       /* what other devices' kernel "step" is to do */
-    int betas; /* the option beta1, which beta2 follows, where the rule needs their powers; 0: it doesn't */
+    int betas; /* the option beta1, which beta2 follows: below 1, and the rule needs their powers; 0: none */
 } tt__optimizer_class;
 
 typedef struct tt__optim_param {
@@ -85,7 +88,7 @@ typedef struct tt__optim_group {
 
 enum { TT__JOIN_ROOM = 2 };
 
-/* What an optimizer asks of whoever made it of slices, the rest of which other ranks have: parallel/zero. */
+/* What an optimizer of slices asks of its maker (parallel/zero), as other ranks have the other slices. */
 typedef struct tt__optim_shards {
     const char *kind; /* whose they are: compared as an address */
     /* A step begins, in the call `who`. */
@@ -115,7 +118,7 @@ struct tt_optimizer {
     size_t group_count;
     tt__optim_group *groups;
     double grad_norm;               /* of all gradients in this step, if the class measures them */
-    bool masters_begun;             /* master parameters have this step's gradients: masters.h */
+    bool masters_begun;             /* master parameters have this step's gradients, see tt__masters_begin() */
     const tt__optim_shards *shards; /* NULL: parameters are whole */
     void *shards_user;
     const tt__optim_stepper *stepper; /* NULL: the program steps it */
@@ -128,7 +131,14 @@ struct tt_optimizer {
  * here. */
 tt_optimizer *tt__optimizer_new(const tt__optimizer_class *cls, const tt_named_tensors *params, const double *option);
 
-/* Check an option's value as most need it: finite, and at least `least`. */
+static inline bool tt__optim_uses(const tt__optimizer_class *cls, const double *option, int slot) {
+    return !cls->uses || cls->uses(option, slot);
+}
+
+/* Check the values of all options: their signs, betas below 1, and what the class asks for. TT_ERR_INVALID. */
+tt_status tt__optim_check_options(const char *who, const tt__optimizer_class *cls, const double *option);
+
+/* Check a number as most need it: finite, and at least `least`. */
 tt_status tt__optim_check_number(const char *who, const char *name, double value, double least);
 
 /* Return the place of an option's value; -1: the class has no such option. */
@@ -138,14 +148,10 @@ int tt__optim_option_index(const tt__optimizer_class *cls, const char *name);
 tt_status tt__optim_option_put(const char *who, const tt__optimizer_class *cls, double *option, const char *name,
                                double value);
 
-/* Return TT__OPTIM_F32, ... if the class has a rule for this type; else -1. */
-int tt__optim_type(const tt__optimizer_class *cls, tt_dtype dtype);
-
 /* Is this the type of parameters that get masters? */
 static inline bool tt__wants_master(tt_dtype dtype) { return dtype == TT_F16 || dtype == TT_BF16; }
 
-/* Make the master of x, a leaf of the optimizer's own; NULL: no memory. Ended by tt__tensor_disown().
- * Defined in masters.c. */
+/* Make the master of x, a leaf of the optimizer's own; NULL: no memory. Ended by tt__tensor_disown(). */
 tt_tensor *tt__master_of(tt_tensor *x);
 
 /* Set up a state without slots. On failure nothing is left. */
@@ -167,5 +173,39 @@ tt_status tt__optim_step_some(const tt_optimizer *optimizer, const int64_t *numb
 /* Return the view of a parameter's slot; made, of zeros, if there is none. NULL if memory is out. */
 tt_tensor *tt__optim_state_slot(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state,
                                 size_t param, int slot);
+
+/* ---- masters: the f32 values of parameters of 16 bits, which an optimizer updates in their place. After a step each
+ * parameter is its master, rounded. Where a parameter was changed since (a program loaded others, or DDP sent rank
+ * 0's), the master follows. ---- */
+
+/* Bring masters up to their parameters' values and gradients. */
+tt_status tt__masters_begin(const char *who, tt_optimizer *optimizer);
+
+/* Bring one parameter's master, which it has, up to its value and gradient. */
+tt_status tt__master_begin(const char *who, const tt__optim_param *param);
+
+/* For parameters that are about to become 16-bit: make a master of each one of f32, in
+ * *list (NULL on failure). tt__masters_take() then gives them to the parameters that have become 16-bit, and ends the
+ * rest, or all where `keep` is false. */
+tt_status tt__masters_prepare(const char *who, const tt_optimizer *optimizer, tt_tensor ***list);
+void tt__masters_take(tt_optimizer *optimizer, tt_tensor **list, bool keep);
+
+/* The parameter := its updated master, rounded. */
+tt_status tt__master_end(const char *who, const tt__optim_param *param);
+
+/* ---- one pass of a rule over all parameters of a group (fused.c) ---- */
+
+/* Update n runs in the host's memory. Fails only where parameters are slices, if their measures can't be joined. */
+tt_status tt__optim_fused(const tt_optimizer *optimizer, const tt__optim_group *group, tt__optim_run *runs, size_t n);
+
+/* Update the rows that a run's gradient is of. */
+void tt__optim_rows(const tt_optimizer *optimizer, const tt__optim_group *group, const tt__optim_run *run);
+
+/* The same on another device than the host. `run->update.state` is set. */
+tt_status tt__optim_rows_far(const char *who, const tt_optimizer *optimizer, const tt__optim_group *group,
+                             tt__optim_run *run);
+
+/* Does the rule take the gradient that parameter `i` has? Else TT_ERR_UNSUPPORTED. */
+tt_status tt__optim_check_rows(const char *who, const tt_optimizer *optimizer, const tt__optim_group *group, size_t i);
 
 #endif

@@ -24,7 +24,7 @@ static tt_status add_param_state(tt__dict *dict, const tt__optimizer_class *cls,
     }
     for (int s = 0; s < cls->slots; s++) {
         tt_tensor *slot = group->state.slot[i * (size_t)cls->slots + (size_t)s];
-        if (slot && cls->uses(group->option, s))
+        if (slot && tt__optim_uses(cls, group->option, s))
             TT__TRY(
                 tt__dict_add(dict, slot, "state.%lld.%s", (long long)group->first + (long long)i, cls->slot_names[s]));
     }
@@ -85,9 +85,13 @@ typedef struct loaded_group {
     const tt_tensor **masters; /* of each parameter, borrowed; NULL: not given */
 } loaded_group;
 
-static tt_status wrong_tensor(const char *name, const tt_tensor *expected, const tt_tensor *x) {
-    return tt__fail(tt_tensor_dtype(x) != tt_tensor_dtype(expected) ? TT_ERR_DTYPE : TT_ERR_SHAPE,
-                    "%s: \"%s\": expected %s, got %s", who, name, TT__DESCRIBE(expected), TT__DESCRIBE(x));
+static tt_status check_tensor_like(const char *name, const tt_tensor *expected, const tt_tensor *x) {
+    const tt_shape shape = tt_tensor_shape(x), wanted = tt_tensor_shape(expected);
+    const bool same_dtype = tt_tensor_dtype(x) == tt_tensor_dtype(expected);
+    if (same_dtype && tt__shape_equal(&shape, &wanted))
+        return TT_OK;
+    return tt__fail(same_dtype ? TT_ERR_SHAPE : TT_ERR_DTYPE, "%s: \"%s\": expected %s, got %s", who, name,
+                    TT__DESCRIBE(expected), TT__DESCRIBE(x));
 }
 
 /* Read the one element of an entry. */
@@ -106,22 +110,9 @@ static tt_status load_step(loaded_group *to, size_t i, const char *name, const t
     return TT_OK;
 }
 
-static tt_status load_master(const tt__optim_group *group, loaded_group *to, size_t i, const char *name,
-                             const tt_tensor *x) {
-    const tt_tensor *master = group->params[i].tensor;
-    const tt_shape shape = tt_tensor_shape(x), expected = tt_tensor_shape(master);
-    if (tt_tensor_dtype(x) != tt_tensor_dtype(master) || !tt__shape_equal(&shape, &expected))
-        return wrong_tensor(name, master, x);
-    to->masters[i] = x;
-    return TT_OK;
-}
-
 static tt_status load_slot(const tt_optimizer *o, const tt__optim_group *group, loaded_group *to, size_t i, int slot,
                            const char *name, const tt_tensor *x) {
-    const tt_tensor *param = group->params[i].tensor;
-    const tt_shape shape = tt_tensor_shape(x), expected = tt_tensor_shape(param);
-    if (tt_tensor_dtype(x) != tt_tensor_dtype(param) || !tt__shape_equal(&shape, &expected))
-        return wrong_tensor(name, param, x);
+    TT__TRY(check_tensor_like(name, group->params[i].tensor, x));
     tt_tensor *view = tt__optim_state_slot(o->cls, group, &to->state, i, slot);
     return view ? tt_copy(view, x) : tt_last_status();
 }
@@ -158,10 +149,12 @@ static tt_status load_state_entry(const tt_optimizer *o, loaded_group *to, const
     size_t i = (size_t)(number - o->groups[g].first);
     if (o->cls->counts_steps && !strcmp(rest, "step"))
         return load_step(&to[g], i, name, x);
-    if (o->groups[g].params[i].low && !strcmp(rest, MASTER))
-        return load_master(&o->groups[g], &to[g], i, name, x);
+    if (o->groups[g].params[i].low && !strcmp(rest, MASTER)) {
+        to[g].masters[i] = x;
+        return check_tensor_like(name, o->groups[g].params[i].tensor, x);
+    }
     for (int s = 0; s < o->cls->slots; s++)
-        if (!strcmp(rest, o->cls->slot_names[s]) && o->cls->uses(to[g].option, s))
+        if (!strcmp(rest, o->cls->slot_names[s]) && tt__optim_uses(o->cls, to[g].option, s))
             return load_slot(o, &o->groups[g], &to[g], i, s, name, x);
     return fail_unexpected(o, name);
 }
@@ -202,7 +195,7 @@ static tt_status load_options(const tt_optimizer *o, loaded_group *to, const tt_
         if (is_option(state->names[i]))
             TT__TRY(load_option_entry(o, to, state->names[i], state->tensors[i]));
     for (size_t g = 0; g < o->group_count; g++)
-        TT__TRY(o->cls->check(who, to[g].option));
+        TT__TRY(tt__optim_check_options(who, o->cls, to[g].option));
     return TT_OK;
 }
 
@@ -211,7 +204,8 @@ static tt_status check_complete(const tt_optimizer *o, const loaded_group *to, s
     int expected = o->cls->counts_steps, found = to[g].state.steps[i] != 0;
     const char *missing = found < expected ? "step" : NULL;
     for (int s = 0; s < o->cls->slots; s++) {
-        bool used = o->cls->uses(to[g].option, s), there = to[g].state.slot[i * (size_t)o->cls->slots + (size_t)s];
+        bool used = tt__optim_uses(o->cls, to[g].option, s),
+             there = to[g].state.slot[i * (size_t)o->cls->slots + (size_t)s];
         expected += used;
         found += there;
         if (used && !there)

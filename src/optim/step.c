@@ -1,21 +1,87 @@
 /* A step: the runs of a group are gathered first, so that a failure changes nothing of it, then updated in one pass. */
-#include "autograd/sparse_grad.h"
+#include "autograd/leaf.h"
 #include "base/error.h"
-#include "optim/clipping/grad_total.h"
-#include "optim/fused.h"
-#include "optim/mixed_precision/masters.h"
-#include "optim/step_capture.h"
+#include "optim/clipping/clip.h"
+#include "optim/optimizer.h"
+#include "tensor/device/capture.h"
 #include "tensor/kernels/kernels.h"
 
 #include <math.h>
+#include <string.h>
+
+/* ---- steps that a graph captures (tensor/device/capture.h): each replay gets the options and counts of its time
+ * ---- */
+
+/* A source's index: the group, and in it the parameter. */
+enum { GROUP, PARAM };
+enum { COUNT_WORDS = sizeof(tt__update_count) / sizeof(uint64_t) };
+_Static_assert(COUNT_WORDS * sizeof(uint64_t) == sizeof(tt__update_count), "whole words");
+
+/* The powers of the betas in this step, where the rule has some. */
+static void step_powers(const tt__optimizer_class *cls, const tt__optim_group *group, int64_t step, double power[2]) {
+    for (int b = 0; b < 2 && cls->betas; b++)
+        power[b] = pow(group->option[cls->betas + b], (double)step);
+}
+
+/* State that is new is zero. TT_ERR_STATE if that is captured: replays would go on with zeros. */
+static tt_status step_check_begun(const char *who, const tt__optim_group *group, size_t param) {
+    if (!tt__capturing(group->device))
+        return TT_OK;
+    return tt__fail(TT_ERR_STATE,
+                    "%s: parameter %lld has no state yet, and a captured step can't begin it: take a step before the "
+                    "capture (its warm-up)",
+                    who, (long long)group->first + (long long)param);
+}
+
+static tt__optim_group *source_group(const tt__graph_source *source) {
+    const tt_optimizer *o = source->object;
+    return &o->groups[source->index[GROUP]];
+}
+
+static void give_options(const tt__graph_source *source, uint64_t *words) {
+    memcpy(words, source_group(source)->option, sizeof source_group(source)->option);
+}
+
+static void give_count(const tt__graph_source *source, uint64_t *words) {
+    const tt_optimizer *o = source->object;
+    const tt__optim_group *group = source_group(source);
+    tt__update_count count = {.step = o->cls->counts_steps ? group->state.steps[source->index[PARAM]] + 1 : 0};
+    step_powers(o->cls, group, count.step, count.power);
+    memcpy(words, &count, sizeof count);
+}
+
+static void count_step(const tt__graph_source *source) {
+    const tt_optimizer *o = source->object;
+    source_group(source)->state.steps[source->index[PARAM]] += o->cls->counts_steps;
+}
+
+/* If the thread captures a graph of the group's device, let the first n runs, and those from first_of_rows on, read
+ * their options and counts from the graph, and let each replay count a step. */
+static tt_status step_capture(const tt_optimizer *o, tt__optim_group *group, size_t n, size_t first_of_rows) {
+    tt__graph *graph = tt__capturing(group->device);
+    const void *options = NULL, *count = NULL;
+    if (!graph)
+        return TT_OK;
+    tt__graph_source source = {.object = (void *)o,
+                               .index = {[GROUP] = (size_t)(group - o->groups)},
+                               .words = TT__OPTIM_OPTIONS,
+                               .give = give_options};
+    TT__TRY(tt__graph_add(graph, &source, &options));
+    source.words = COUNT_WORDS;
+    source.give = give_count;
+    source.enqueued = count_step;
+    for (size_t k = 0; k < group->count; k++) {
+        if (k >= n && k < first_of_rows)
+            continue;
+        source.index[PARAM] = group->runs[k].param;
+        TT__TRY(tt__graph_add(graph, &source, &count));
+        group->runs[k].update.option_at = options;
+        group->runs[k].update.count_at = count;
+    }
+    return TT_OK;
+}
 
 static const char who[] = "tt_optimizer_step";
-
-int tt__optim_type(const tt__optimizer_class *cls, tt_dtype dtype) {
-    if (dtype == TT_F32 && cls->kernels()->f32)
-        return TT__OPTIM_F32;
-    return dtype == TT_F64 && cls->kernels()->f64 ? TT__OPTIM_F64 : -1;
-}
 
 /* ---- gathering ---- */
 
@@ -41,10 +107,10 @@ static tt_status gather_state(const tt_optimizer *o, tt__optim_group *group, tt_
     for (int s = 0; s < o->cls->slots; s++)
         run->fresh[s] = !*run_slot(o, group, run->param, s);
     for (int s = 0; s < o->cls->slots; s++) {
-        if (!o->cls->uses(group->option, s))
+        if (!tt__optim_uses(o->cls, group->option, s))
             continue;
         if (run->fresh[s])
-            TT__TRY(tt__step_check_begun(who, group, run->param));
+            TT__TRY(step_check_begun(who, group, run->param));
         const tt_tensor *slot = tt__optim_state_slot(o->cls, group, &group->state, run->param, s);
         if (!slot)
             return tt_last_status();
@@ -71,11 +137,11 @@ static tt_status gather_run(const tt_optimizer *o, tt__optim_group *group, size_
                                .option = group->option,
                                .step = o->cls->counts_steps ? group->state.steps[i] + 1 : 0,
                                .grad_norm = o->grad_norm};
-    tt__step_powers(o->cls, group, run->update.step, run->update.power);
+    step_powers(o->cls, group, run->update.step, run->update.power);
     return gather_state(o, group, run);
 }
 
-/* Give back state that was made for a step that didn't come: it is made, and is fresh, again in the next one. */
+/* Free state that was made for a step that failed; the next step makes it again, fresh. */
 static void forget_fresh(const tt_optimizer *o, tt__optim_group *group, const tt__optim_run *run) {
     for (int s = 0; s < o->cls->slots; s++) {
         tt_tensor **slot = run_slot(o, group, run->param, s);
@@ -151,7 +217,7 @@ static tt_status finish_run(tt__optim_group *group, const tt__optim_run *run) {
 }
 
 static tt_status update_runs_on_device(const tt_optimizer *o, tt__optim_group *group, size_t n, size_t first_of_rows) {
-    tt_status status = tt__step_capture(o, group, n, first_of_rows);
+    tt_status status = step_capture(o, group, n, first_of_rows);
     for (size_t k = 0; k < group->count; k++) {
         if (k >= n && k < first_of_rows)
             continue;
@@ -248,15 +314,6 @@ tt_status tt_optimizer_step(tt_optimizer *optimizer) {
 }
 
 /* ---- a part of a step, by what steps the optimizer in the program's place ---- */
-
-tt_status tt__optim_check_unattended(const char *name, const tt_optimizer *o) {
-    if (!o->stepper)
-        return TT_OK;
-    return tt__fail(TT_ERR_STATE,
-                    "%s: tt_backward() steps this optimizer already (tt_ddp_step_in_backward()); leave the call out, "
-                    "or end that first: tt_ddp_step_in_backward(ddp, NULL)",
-                    name);
-}
 
 static tt_status step_in_groups(const tt_optimizer *o, const int64_t *numbers, size_t count) {
     tt_status status = TT_OK;

@@ -9,15 +9,13 @@
  * the back end takes the device's memory alone: 2 C + 1 numbers in forward, 2 C in backward. */
 #include "parallel/sync_batch_norm.h"
 
-#include "autograd/autocast.h"
-#include "autograd/failed_pass.h"
+#include "autograd/reach.h"
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "comm/group.h"
-#include "nn/batch_norm.h"
 #include "nn/module.h"
-#include "nn/which_replica.h"
+#include "nn/norm_layers.h"
 #include "reducer/text_agreement.h"
 #include "tensor/ops/ops.h"
 

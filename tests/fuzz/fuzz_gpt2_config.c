@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "models/gpt2.h"
+#include "models/causal_lm.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,8 +1,7 @@
 /* Event files and CSV from memory. What is read has steps that rise, each tag once, and can be written and read again.
  */
-#include "metrics/event_decode.h"
-#include "metrics/event_encode.h"
-#include "metrics/scalar_csv.h"
+#include "metrics/event_file.h"
+#include "metrics/scalar_log.h"
 
 #include <stdint.h>
 #include <stdlib.h>

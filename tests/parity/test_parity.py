@@ -49,7 +49,7 @@ def without_case():
     """Public functions that give a tensor and that parity_*.h does not call."""
     source = pathlib.Path(__file__).resolve().parents[2]
     headers = "".join((source / "include/tutti" / name).read_text() for name in
-                      ("tensor.h", "autograd.h", "functional.h"))
+                      ("tensor.h", "autograd.h", "functional.h", "nn_functional.h"))
     called = "".join(path.read_text() for path in (source / "tests/parity").glob("parity_*.h"))
     names = set(re.findall(r"^TT_API tt_tensor \*tt_(\w+?)(?:_with)?\(", headers, re.M))
     made = operators_def.made()

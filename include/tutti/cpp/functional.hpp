@@ -116,10 +116,6 @@ inline tensor where(const tensor &condition, const tensor &a, const tensor &b) {
 inline tensor masked_fill(const tensor &x, const tensor &mask, double value) {
     return tensor(tt_masked_fill(x.get(), mask.get(), value));
 }
-inline tensor relu(const tensor &x) { return tensor(tt_relu(x.get())); }
-inline tensor sigmoid(const tensor &x) { return tensor(tt_sigmoid(x.get())); }
-inline tensor silu(const tensor &x) { return tensor(tt_silu(x.get())); }
-inline tensor tanh(const tensor &x) { return tensor(tt_tanh(x.get())); }
 inline tensor matmul(const tensor &a, const tensor &b) { return tensor(tt_matmul(a.get(), b.get())); }
 inline tensor bmm(const tensor &a, const tensor &b) { return tensor(tt_bmm(a.get(), b.get())); }
 inline tensor index_select(const tensor &x, int dim, const tensor &index) {
@@ -132,6 +128,10 @@ inline tensor scatter_add(const tensor &x, int dim, const tensor &index, const t
     return tensor(tt_scatter_add(x.get(), dim, index.get(), src.get()));
 }
 inline tensor cumsum(const tensor &x, int dim) { return tensor(tt_cumsum(x.get(), dim)); }
+inline tensor relu(const tensor &x) { return tensor(tt_relu(x.get())); }
+inline tensor sigmoid(const tensor &x) { return tensor(tt_sigmoid(x.get())); }
+inline tensor silu(const tensor &x) { return tensor(tt_silu(x.get())); }
+inline tensor tanh(const tensor &x) { return tensor(tt_tanh(x.get())); }
 inline tensor adaptive_avg_pool2d(const tensor &x, std::int64_t height, std::int64_t width) {
     return tensor(tt_adaptive_avg_pool2d(x.get(), height, width));
 }

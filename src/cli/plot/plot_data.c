@@ -1,7 +1,7 @@
 /* Reading files of runs, and making charts of them. */
 #include "base/error.h"
 #include "cli/plot/plot.h"
-#include "metrics/log_read.h"
+#include "metrics/scalar_log.h"
 
 #include <dirent.h>
 #include <errno.h>

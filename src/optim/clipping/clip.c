@@ -1,18 +1,113 @@
-/* Gradient clipping, by the norm of all of them and by value. */
+/* Measuring all gradients, and clipping them by their norm or by value. */
 #include "optim/clipping/clip.h"
 
-#include "autograd/sparse_grad.h"
+#include "autograd/leaf.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "optim/clipping/clip_pass.h"
-#include "optim/clipping/grad_total.h"
 #include "optim/optimizer.h"
 #include "tensor/core/named_tensors.h"
+#include "tensor/core/tensor.h"
+#include "tensor/device/capture.h"
 #include "tensor/device/parallel.h"
 #include "tensor/ops/ops.h"
 
-#include <math.h>
 #include <tutti/optim.h>
+
+#include <math.h>
+
+const tt__clip_loops *tt__clip_loops_of(tt_dtype dtype) {
+    const tt__clip_kernels *kernels = TT__LEVEL_CHOOSE(tt__clip_kernels_of_types);
+    return dtype == TT_F32 ? &kernels->f32 : dtype == TT_F64 ? &kernels->f64 : NULL;
+}
+
+/* ---- measuring ---- */
+
+/* Blocks that are measured before their results are added up. */
+enum { CLIP_ROUND = 64 };
+
+typedef struct measure_pass {
+    const tt__clip_loops *loops;
+    char *data;
+    size_t size;  /* of an element */
+    double value; /* norm_type */
+    double part[CLIP_ROUND];
+} measure_pass;
+
+static double measure_range(const measure_pass *pass, int64_t begin, int64_t n) {
+    const void *x = pass->data + (size_t)begin * pass->size;
+    if (isinf(pass->value))
+        return pass->loops->largest(x, n);
+    return pass->value == 2 ? pass->loops->sum_of_squares(x, n) : pass->loops->sum_of_powers(x, n, pass->value);
+}
+
+static void measure_block(void *user, int64_t begin, int64_t end) {
+    measure_pass *pass = user;
+    pass->part[begin / TT__CLIP_BLOCK] = measure_range(pass, begin, end - begin);
+}
+
+/* Join two measures: the larger one, or the sum. */
+static double joined(double norm_type, double a, double b) {
+    return !isinf(norm_type) ? a + b : b > a || b != b ? b : a;
+}
+
+/* Return the sum of |x|^p, or, of an infinite p, the largest, of contiguous memory on the host. The same bits for any
+ * number of threads. */
+static double clip_term(const tt_tensor *x, double norm_type) {
+    measure_pass pass = {.loops = tt__clip_loops_of(x->dtype), .size = tt_dtype_size(x->dtype), .value = norm_type};
+    const int64_t round = (int64_t)CLIP_ROUND * TT__CLIP_BLOCK;
+    double all = 0;
+    for (int64_t at = 0; at < x->numel; at += round) {
+        const int64_t n = x->numel - at < round ? x->numel - at : round;
+        pass.data = (char *)x->data + (size_t)at * pass.size;
+        tt__parallel_for(n, TT__CLIP_BLOCK, measure_block, &pass);
+        for (int64_t b = 0; b * TT__CLIP_BLOCK < n; b++)
+            all = joined(norm_type, all, pass.part[b]);
+    }
+    return all;
+}
+
+void tt__grad_total_join(tt__grad_total *total, double value) {
+    if (!isinf(total->p))
+        total->value += value;
+    else if (value > total->value || value != value) /* no number is above NaN */
+        total->value = value;
+}
+
+tt_status tt__grad_total_end(tt__grad_total *total) {
+    double value = 0;
+    if (!total->far)
+        return TT_OK;
+    tt_status status = tt__capture_refuse(total->who, NULL);
+    if (!status)
+        status = tt_item(total->far, &value);
+    if (!status)
+        tt__grad_total_join(total, value);
+    total->far = tt__abandon(total->far);
+    return status;
+}
+
+tt_tensor *tt__grad_total_far(tt__grad_total *total, const tt_tensor *x) {
+    if (total->far && tt__device_of(total->far) == tt__device_of(x))
+        return total->far;
+    if (tt__grad_total_end(total))
+        return NULL;
+    tt_tensor *far = tt__empty_beside(total->who, x, TT_SCALAR, TT_F64);
+    total->far = far && tt__fill_out(total->who, far, 0) ? tt__abandon(far) : far;
+    return total->far;
+}
+
+tt_status tt__grad_total_measure(tt__grad_total *total, tt_tensor *x) {
+    tt_tensor *flat = tt_contiguous(x);
+    if (!flat)
+        return tt_last_status();
+    if (tt__device_is_host(tt__device_of(x))) {
+        tt__grad_total_join(total, clip_term(flat, total->p));
+        return TT_OK;
+    }
+    tt__kernel_grad_measure run = TT__KERNEL(total->who, flat, grad_measure);
+    tt_tensor *far = run ? tt__grad_total_far(total, flat) : NULL;
+    return far ? run(flat, total->p, far) : tt_last_status();
+}
 
 /* ---- changes of one tensor, in blocks ---- */
 
@@ -111,7 +206,7 @@ static tt_status change_grads(const char *who, const tt_named_tensors *params, c
     return TT_OK;
 }
 
-/* `own`: how it goes so far; if not well, slices still take their part in what is collective. */
+/* `own`: this rank's status so far. After a failure an optimizer of slices still takes part in the collective call. */
 static tt_status clip_by_norm(const char *by_norm, const tt_clip_grad_norm_args *a, double norm_type,
                               const tt_optimizer *sharded, tt_status own) {
     double measure[1 + TT__JOIN_ROOM] = {0};

@@ -2,7 +2,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/module.h"
-#include "optim/mixed_precision/masters.h"
+#include "optim/optimizer.h"
 
 #include <tutti/amp.h>
 

@@ -1,7 +1,7 @@
-#include "optim/mixed_precision/masters.h"
+/* Master parameters: their values, their gradients, and giving them to parameters that become 16-bit. */
+#include "optim/optimizer.h"
 
 #include "autograd/leaf.h"
-#include "autograd/sparse_grad.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "tensor/device/parallel.h"
@@ -46,7 +46,7 @@ static tt_status refresh_anywhere(const char *who, const tt__optim_param *p) {
     return tt__where_out(who, p->tensor, same, p->tensor, low);
 }
 
-/* Take the elements of the parameter that are not their master's any more. */
+/* Bring the master's elements up to date whose parameter was changed since the last step. */
 static tt_status refresh_master(const char *who, const tt__optim_param *p) {
     enum { BLOCK = 1 << 15 };
     if (!tt__device_is_host(tt_tensor_device(p->low)) || !p->low->contiguous || !p->tensor->contiguous)

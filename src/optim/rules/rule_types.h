@@ -1,7 +1,10 @@
-/* A rule's loop for each element type: includes TT__RULE_LOOP with REAL the type, FMA and SQRT its functions and
- * NAME(x) a name of its own. Devices include the loops of tensor/rules with other definitions of RULE, what a function
- * of theirs begins with, RULE_LOOP, the same of one that is inlined with constants, of where the loop begins and how
- * far it strides, and of RULE_LANES, the sums that a thread makes side by side. */
+/* A rule's loop for each element type: includes TT__RULE_LOOP with REAL (the type), FMA and SQRT (its functions) and
+ * NAME(x) (a name of its own). Devices include the loops of tensor/rules with definitions of their own:
+ *   RULE         what a function begins with
+ *   RULE_LOOP    the same of a function that is inlined with constants
+ *   RULE_FIRST   where the loop begins
+ *   RULE_STRIDE  how far it strides
+ *   RULE_LANES   how many sums a thread makes side by side */
 #include <math.h>
 
 #define RULE static

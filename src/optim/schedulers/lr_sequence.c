@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Does this scheduler stand further to the left, too? */
+/* Is schedulers[i] among those before it? */
 static bool is_repeated(tt_lr_scheduler *const *schedulers, int64_t i) {
     for (int64_t j = 0; j < i; j++)
         if (schedulers[j] == schedulers[i])
@@ -13,7 +13,7 @@ static bool is_repeated(tt_lr_scheduler *const *schedulers, int64_t i) {
     return false;
 }
 
-/* More would be a mistake: what is no count must not be taken for one. */
+/* A larger count can only be a mistake, such as a pointer in its place. */
 enum { MOST_CHILDREN = 64 };
 
 static void free_schedulers(tt_lr_scheduler *const *schedulers, int64_t n) {
@@ -54,7 +54,7 @@ static tt_status take_children(tt_lr_scheduler *s, tt_lr_scheduler *const *sched
 /* ---- SequentialLR ---- */
 
 static tt_status sequential_step(tt_lr_scheduler *s, bool again) {
-    (void)again; /* it is nobody's child */
+    (void)again; /* a sequence is never a child */
     int64_t i = 0;
     while (i < s->milestone_count && s->milestones[i] <= s->last_epoch + 1)
         i++;

@@ -5,8 +5,6 @@
 
 #include "optim/optimizer.h"
 
-enum { TT__LR_NUMBERS = 12 };
-
 typedef struct tt__lr_class {
     const char *name; /* "tt_step_lr" */
     int numbers;
@@ -23,6 +21,8 @@ typedef struct tt__lr_class {
     /* Go to the next epoch, which is chosen by how good the last one was. NULL: it needs no metric. */
     tt_status (*step_metric)(tt_lr_scheduler *s, double metric);
 } tt__lr_class;
+
+enum { TT__LR_NUMBERS = 12 };
 
 struct tt_lr_scheduler {
     const tt__lr_class *cls;
@@ -62,8 +62,7 @@ double tt__lr_get(const tt_lr_scheduler *s, size_t g);
 /* Copy the groups' rates to last_lr. */
 void tt__lr_note(tt_lr_scheduler *s);
 
-/* Check a number as most need it: finite and at least 0 / above 0 / whole and at least `least`. */
-tt_status tt__lr_check_least(const char *who, const char *name, double value);
+/* Check a number: finite and above 0 / whole and at least `least`. */
 tt_status tt__lr_check_above(const char *who, const char *name, double value);
 tt_status tt__lr_check_count(const char *who, const char *name, double value, int least);
 

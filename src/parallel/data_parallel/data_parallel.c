@@ -1,11 +1,10 @@
 /* tt_data_parallel(): a module that runs another one in several threads, each on a part of the batch. */
 #include <tutti/data_parallel.h>
 
-#include "autograd/sparse_grad.h"
+#include "autograd/leaf.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/module.h"
-#include "nn/which_replica.h"
 #include "parallel/data_parallel/replicas.h"
 
 #include <tutti/parallel.h>

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/process/threads.h"
-#include "nn/which_replica.h"
+#include "nn/module.h"
 #include "tensor/device/parallel.h"
 
 #include <stdatomic.h>

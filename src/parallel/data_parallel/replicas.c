@@ -10,14 +10,13 @@
  * which it then uses again. */
 #include "parallel/data_parallel/replicas.h"
 
-#include "autograd/autocast.h"
-#include "autograd/engine.h"
+#include "autograd/backward.h"
 #include "autograd/leaf.h"
 #include "autograd/reach.h"
 #include "autograd/record.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "nn/which_replica.h"
+#include "nn/module.h"
 #include "tensor/core/pool.h"
 #include "tensor/random/generator.h"
 

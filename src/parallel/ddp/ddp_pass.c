@@ -5,8 +5,8 @@
  * reach are marked unused with its first gradient, so that no bucket waits for them; if operators run passes of their
  * own (tt_recompute(), tt_apply()), at its end. Parameters that are averaged last (.delay_all_reduce) are marked at the
  * end, too. */
-#include "autograd/engine.h"
-#include "autograd/sparse_grad.h"
+#include "autograd/backward.h"
+#include "autograd/leaf.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "comm/record/recorder.h"

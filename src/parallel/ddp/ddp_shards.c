@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/engine.h"
+#include "autograd/backward.h"
 #include "base/error.h"
 #include "nn/module.h"
 #include "parallel/ddp/ddp_state.h"

@@ -1,7 +1,7 @@
 /* Sparse gradients: their rows are gathered from all ranks, and rows of one number are added up. */
 #include "parallel/ddp/ddp_state.h"
 
-#include "autograd/sparse_grad.h"
+#include "autograd/leaf.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "comm/group.h"

@@ -11,7 +11,7 @@
 #ifndef TT_PARALLEL_DDP_STATE_H
 #define TT_PARALLEL_DDP_STATE_H
 
-#include "autograd/failed_pass.h"
+#include "autograd/reach.h"
 #include "reducer/reducer.h"
 
 #include <tutti/nn.h>

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/engine.h"
-#include "autograd/grad.h"
+#include "autograd/backward.h"
 #include "autograd/leaf.h"
 #include "autograd/record.h"
 #include "base/error.h"

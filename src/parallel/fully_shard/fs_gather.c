@@ -1,5 +1,4 @@
 /* Gathers the whole parameters of a unit when it needs them. */
-#include "autograd/engine.h"
 #include "base/error.h"
 #include "parallel/fully_shard/fully_shard.h"
 #include "reducer/text_agreement.h"

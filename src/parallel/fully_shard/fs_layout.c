@@ -2,9 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/engine.h"
-#include "autograd/sparse_grad.h"
 #include "base/error.h"
+#include "autograd/leaf.h"
 #include "comm/group.h"
 #include "optim/optimizer.h"
 #include "parallel/ddp/ddp_state.h"

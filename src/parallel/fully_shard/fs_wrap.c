@@ -4,7 +4,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "comm/group.h"
-#include "nn/temporaries.h"
+#include "nn/initial.h"
 #include "parallel/ddp/ddp_state.h"
 #include "parallel/fully_shard/fully_shard.h"
 #include "reducer/text_agreement.h"

@@ -10,7 +10,7 @@
 #ifndef TT_PARALLEL_FULLY_SHARD_FULLY_SHARD_H
 #define TT_PARALLEL_FULLY_SHARD_FULLY_SHARD_H
 
-#include "autograd/failed_pass.h"
+#include "autograd/reach.h"
 #include "nn/module.h"
 #include "parallel/carried.h"
 #include "tensor/core/tensor.h"
@@ -138,7 +138,7 @@ static inline void *tt__fs_place_of(void *data, const tt__fs_param *p) {
     return tt__fs_element(data, tt__fs_bucket_of(p), p->offset);
 }
 
-/* fs_backward.c: a backward pass has failed (failed_pass.h): break the wrapper if it would have reached it. */
+/* fs_backward.c: a backward pass has failed (reach.h): break the wrapper if it would have reached it. */
 void tt__fs_pass_failed(void *user, const tt__reach *reach);
 
 /* fs_wrap.c: the state of a wrapper; NULL if the module is none. */

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/quarantine.h"
 #include "comm/group.h"
-#include "nn/chain.h"
+#include "nn/module.h"
 #include "parallel/pipeline/pipeline_own.h"
 #include "parallel/value_hash.h"
 #include "reducer/text_agreement.h"

@@ -1,7 +1,7 @@
 /* Cuts a model into stages: by hand, by the measured cost of its parts, or evenly. */
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "nn/chain.h"
+#include "nn/module.h"
 #include "parallel/pipeline/pipeline_own.h"
 #include "reducer/text_agreement.h"
 

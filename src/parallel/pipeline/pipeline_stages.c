@@ -4,9 +4,8 @@
  * which are the model's own tensors. So DDP can wrap it, and lists, state dicts and errors have the model's names. */
 #include "autograd/record.h"
 #include "base/error.h"
-#include "nn/chain.h"
+#include "nn/initial.h"
 #include "nn/module.h"
-#include "nn/temporaries.h"
 #include "parallel/pipeline/pipeline_own.h"
 
 #include <inttypes.h>

@@ -15,7 +15,7 @@
 #ifndef TT_PARALLEL_RPC_DIST_H
 #define TT_PARALLEL_RPC_DIST_H
 
-#include "autograd/open_pass.h"
+#include "autograd/backward.h"
 #include "rpc/values/tensor_hooks.h"
 
 #include <tutti/rpc_training.h>

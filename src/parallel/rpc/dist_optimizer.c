@@ -1,5 +1,5 @@
 /* Optimizers of parameters of several workers: each owner has one, which is made and stepped by calls. */
-#include "autograd/engine.h"
+#include "autograd/leaf.h"
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
 

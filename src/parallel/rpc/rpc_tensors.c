@@ -1,6 +1,6 @@
 /* Tensors as values of calls: describe those that are sent, make those that arrive, and record both in the context of
  * distributed autograd that the call runs in. */
-#include "autograd/grad.h"
+#include "autograd/record.h"
 #include "base/error.h"
 #include "parallel/rpc/dist.h"
 #include "rpc/values/landing_memory.h"

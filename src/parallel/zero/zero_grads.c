@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "autograd/engine.h"
 #include "base/error.h"
+#include "autograd/leaf.h"
 
 static const char scatter_site[] = "the averaging of gradients";
 

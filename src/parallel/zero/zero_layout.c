@@ -9,6 +9,7 @@
 
 const char tt__zero_kind[] = "ZeRO";
 #include "base/error.h"
+#include "autograd/leaf.h"
 
 tt__zero *tt__zero_of(const char *who, const tt_optimizer *optimizer) {
     if (!optimizer) {

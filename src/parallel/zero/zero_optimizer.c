@@ -4,8 +4,8 @@
 #include "base/text/format.h"
 #include "base/error.h"
 #include "optim/clipping/clip.h"
-#include "optim/mixed_precision/masters.h"
 #include "parallel/ddp/ddp_state.h"
+#include "optim/optimizer.h"
 #include "parallel/zero/zero.h"
 #include "reducer/text_agreement.h"
 

@@ -25,7 +25,7 @@ struct tt_tensor {
     void *data; /* first element; on a device that is not the host, not for plain pointers */
     bool contiguous;
     bool requires_grad;
-    bool sparse_grad; /* as a leaf it is given gradients of some of its rows: autograd/sparse_grad.h */
+    bool sparse_grad; /* as a leaf it is given gradients of some of its rows: autograd/leaf.h */
     bool shown;       /* a function of the user's has seen it: it lives as long as its scope */
     bool unscoped;    /* counted in unscoped.h, with */
     tt__owner owner;

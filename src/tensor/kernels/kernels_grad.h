@@ -1,5 +1,5 @@
 /* Kernels that look through gradients, f32 and f64, where they lie: of devices that are not the host, which has loops
- * of its own (optim/clipping/clip_loop.h, optim/mixed_precision/unscale_kernels.c). See kernels.h. */
+ * of its own (optim/clipping/clip_loop.h, clip_kernels.c). See kernels.h. */
 #ifndef TT_TENSOR_KERNELS_GRAD_H
 #define TT_TENSOR_KERNELS_GRAD_H
 

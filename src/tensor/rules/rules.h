@@ -1,5 +1,5 @@
 /* Update rules: the arithmetic of optimizers over contiguous memory. Each is one loop, NAME_loop.h, which the host
- * (optim/NAME_kernels.c) and devices compile. */
+ * (optim/rules/rule_kernels.c) and devices compile. */
 #ifndef TT_TENSOR_RULES_RULES_H
 #define TT_TENSOR_RULES_RULES_H
 

@@ -7,7 +7,8 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "autograd/engine.h"
+#include "autograd/backward.h"
+#include "autograd/leaf.h"
 #include "tensor/core/tensor.h"
 
 #include <tutti/functional.h>

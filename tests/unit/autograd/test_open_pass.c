@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "autograd/open_pass.h"
+#include "autograd/backward.h"
 #include "parallel/rpc/dist.h"
 #include "unit/expect.h"
 

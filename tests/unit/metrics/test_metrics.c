@@ -1,11 +1,8 @@
 /* Event files and CSV: the bytes are TensorBoard's, what is written is read again, and a torn, damaged or full file is
  * told in one text. */
 #include "metrics/append_file.h"
-#include "metrics/crc32c.h"
-#include "metrics/event_decode.h"
-#include "metrics/event_encode.h"
-#include "metrics/log_read.h"
-#include "metrics/scalar_csv.h"
+#include "metrics/event_file.h"
+#include "metrics/scalar_log.h"
 #include "unit/alloc_fail.h"
 
 #include <dirent.h>

@@ -9,8 +9,7 @@
 #include <cmocka.h>
 
 #include "gpt_cases.h"
-#include "models/language_models.h"
-#include "models/token_choice.h"
+#include "models/causal_lm.h"
 #include "unit/alloc_count.h"
 #include "unit/expect.h"
 #include "unit/vectors.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/text/format.h"
-#include "metrics/log_read.h"
+#include "metrics/scalar_log.h"
 #include "support/own_folder.h"
 #include "support/trainer_cases.h"
 

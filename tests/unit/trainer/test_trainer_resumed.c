@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "models/gpt2.h"
+#include "models/causal_lm.h"
 #include "support/locales.h"
 #include "support/own_folder.h"
 #include "support/trainer_cases.h"
