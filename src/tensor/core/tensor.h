@@ -9,6 +9,8 @@
 #include "tensor/core/storage.h"
 #include "tensor/shape/shape.h"
 
+#include <stddef.h>
+
 typedef enum tt__owner { TT__OWNER_CALLER, TT__OWNER_SCOPE, TT__OWNER_HOLDER, TT__OWNER_LENDER } tt__owner;
 
 /* What autograd hangs on a tensor: a node (a recorded call that made it) or a leaf. */
@@ -27,7 +29,7 @@ struct tt_tensor {
     bool requires_grad;
     bool sparse_grad; /* as a leaf it is given gradients of some of its rows: autograd/sparse_grad.h */
     bool shown;       /* a function of the user's has seen it: it lives as long as its scope */
-    bool unscoped;    /* counted in unscoped.h, with */
+    bool unscoped;    /* made with no scope open, and counted with unscoped_bytes (tensor.c) */
     tt__owner owner;
     _Atomic int refs;
     _Atomic int watchers; /* references of those who look at it anew in each call: an optimizer */
@@ -38,10 +40,8 @@ struct tt_tensor {
     tt__storage *storage;
     tt__history *history; /* or NULL */
     const char *holder;   /* "a module": what TT__OWNER_HOLDER is, for errors */
-    size_t unscoped_bytes;
+    size_t unscoped_bytes; /* of the storage that was made for it */
 };
-
-enum { TT__ALIVE = 0x54656e73, TT__FREED = 0x66726565 };
 
 static inline const tt_device *tt__device_of(const tt_tensor *x) { return x->storage->device; }
 
@@ -150,5 +150,7 @@ const char *tt__away_text(const tt_tensor *x, char *text, size_t size);
 
 /* "f32 (20, 10)" in a buffer that lives to the end of the enclosing block; "NULL" for NULL. */
 #define TT__DESCRIBE(x) tt_tensor_describe(x, (char[160]){0}, 160)
+
+enum { TT__ALIVE = 0x54656e73, TT__FREED = 0x66726565 };
 
 #endif

@@ -1,4 +1,4 @@
-/* Attention: see kernels_index.h. Blocks of rows of q, so that no more than BLOCK x S scores are in memory. */
+/* Attention: see kernels.h. Blocks of rows of q, so that no more than BLOCK x S scores are in memory. */
 #ifndef TT_TENSOR_CPU_CPU_ATTENTION_H
 #define TT_TENSOR_CPU_CPU_ATTENTION_H
 

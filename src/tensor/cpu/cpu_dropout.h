@@ -1,4 +1,4 @@
-/* Dropout of the cpu, f32: see kernels_dropout.h. */
+/* Dropout of the cpu, f32: see kernels.h. */
 #ifndef TT_TENSOR_CPU_CPU_DROPOUT_H
 #define TT_TENSOR_CPU_CPU_DROPOUT_H
 

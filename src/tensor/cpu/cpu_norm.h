@@ -1,4 +1,4 @@
-/* Normalisation of f32: see kernels_norm.h for what each kernel does. */
+/* Normalisation of f32: see kernels.h for what each kernel does. */
 #ifndef TT_TENSOR_CPU_CPU_NORM_H
 #define TT_TENSOR_CPU_CPU_NORM_H
 

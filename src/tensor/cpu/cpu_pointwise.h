@@ -1,4 +1,4 @@
-/* f32 kernels of the cpu for formulas: see kernels_pointwise.h for what each does. */
+/* f32 kernels of the cpu for formulas: see kernels.h for what each does. */
 #ifndef TT_TENSOR_CPU_CPU_POINTWISE_H
 #define TT_TENSOR_CPU_CPU_POINTWISE_H
 

@@ -1,4 +1,4 @@
-/* Pooling of f32: see kernels_conv.h for what each kernel does. */
+/* Pooling of f32: see kernels.h for what each kernel does. */
 #ifndef TT_TENSOR_CPU_CPU_POOLING_H
 #define TT_TENSOR_CPU_CPU_POOLING_H
 

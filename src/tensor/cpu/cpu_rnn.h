@@ -1,4 +1,4 @@
-/* Recurrent cells in f32: see kernels_rnn.h. */
+/* Recurrent cells in f32: see kernels.h. */
 #ifndef TT_TENSOR_CPU_CPU_RNN_H
 #define TT_TENSOR_CPU_CPU_RNN_H
 

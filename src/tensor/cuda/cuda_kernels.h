@@ -4,7 +4,7 @@
 #ifndef TT_TENSOR_CUDA_CUDA_KERNELS_H
 #define TT_TENSOR_CUDA_CUDA_KERNELS_H
 
-#include "tensor/kernels/kernels_pointwise.h"
+#include "tensor/kernels/calls.h"
 
 #include <tutti/tensor.h>
 

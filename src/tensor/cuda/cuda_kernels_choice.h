@@ -1,10 +1,10 @@
 /* Choices on a CUDA device, element by element: comparisons, where and masked_fill (cuda_choice.cu), and dropout
- * (cuda_dropout.cu). See kernels_pointwise.h, kernels_dropout.h. */
+ * (cuda_dropout.cu). See kernels.h, kernels.h. */
 #ifndef TT_TENSOR_CUDA_CUDA_KERNELS_CHOICE_H
 #define TT_TENSOR_CUDA_CUDA_KERNELS_CHOICE_H
 
 #include "tensor/cuda/cuda_kernels.h"
-#include "tensor/kernels/kernels_dropout.h"
+#include "tensor/kernels/calls.h"
 
 #ifdef __cplusplus
 extern "C" {

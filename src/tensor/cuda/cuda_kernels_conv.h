@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CUDA_CUDA_KERNELS_CONV_H
 #define TT_TENSOR_CUDA_CUDA_KERNELS_CONV_H
 
-#include "tensor/kernels/kernels_conv.h"
+#include "tensor/kernels/calls.h"
 
 #include <tutti/tensor.h>
 
@@ -29,7 +29,7 @@ typedef struct tt__cuda_conv {
     double *scratch; /* ... by way of this (parts, weights); NULL for one part */
 } tt__cuda_conv;
 
-/* conv.cu: as in tensor/kernels/kernels_conv.h; x, y, w, bias are written by turns. */
+/* conv.cu: as in tensor/kernels/kernels.h; x, y, w, bias are written by turns. */
 cudaError_t tt__cuda_conv2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
 cudaError_t tt__cuda_conv2d_backward_data(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
 cudaError_t tt__cuda_conv2d_backward_weight(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
@@ -45,7 +45,7 @@ typedef struct tt__cuda_pool {
     tt__pooling pool;
 } tt__cuda_pool;
 
-/* pool.cu: as in tensor/kernels/kernels_conv.h; forward writes y, backward x. */
+/* pool.cu: as in tensor/kernels/kernels.h; forward writes y, backward x. */
 cudaError_t tt__cuda_max_pool2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
 cudaError_t tt__cuda_max_pool2d_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
 cudaError_t tt__cuda_avg_pool2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);

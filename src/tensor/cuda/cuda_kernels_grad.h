@@ -1,4 +1,4 @@
-/* Kernels that look through gradients: see cuda_kernels.h, and tensor/kernels/kernels_grad.h for what is computed. */
+/* Kernels that look through gradients: see cuda_kernels.h, and tensor/kernels/kernels.h for what is computed. */
 #ifndef TT_TENSOR_CUDA_CUDA_KERNELS_GRAD_H
 #define TT_TENSOR_CUDA_CUDA_KERNELS_GRAD_H
 

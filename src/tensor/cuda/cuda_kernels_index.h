@@ -1,4 +1,4 @@
-/* Indexing and order on a CUDA device: cuda_index.cu, cuda_index_add.cu, cuda_sort.cu. See kernels_index.h. Arrays of
+/* Indexing and order on a CUDA device: cuda_index.cu, cuda_index_add.cu, cuda_sort.cu. See kernels.h. Arrays of
  * a walk are y, x and index, unless said otherwise; indices that are out of range are passed over. */
 #ifndef TT_TENSOR_CUDA_CUDA_KERNELS_INDEX_H
 #define TT_TENSOR_CUDA_CUDA_KERNELS_INDEX_H

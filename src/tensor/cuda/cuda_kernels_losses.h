@@ -3,7 +3,7 @@
 #ifndef TT_TENSOR_CUDA_CUDA_KERNELS_LOSSES_H
 #define TT_TENSOR_CUDA_CUDA_KERNELS_LOSSES_H
 
-#include "tensor/kernels/kernels_loss.h"
+#include "tensor/kernels/calls.h"
 
 #include <tutti/tensor.h>
 

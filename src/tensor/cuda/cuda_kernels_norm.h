@@ -1,4 +1,4 @@
-/* Normalisation on a CUDA device: cuda_norm.cu, cuda_norm_sums.cu. See kernels_norm.h for what each kernel computes. */
+/* Normalisation on a CUDA device: cuda_norm.cu, cuda_norm_sums.cu. See kernels.h for what each kernel computes. */
 #ifndef TT_TENSOR_CUDA_CUDA_KERNELS_NORM_H
 #define TT_TENSOR_CUDA_CUDA_KERNELS_NORM_H
 

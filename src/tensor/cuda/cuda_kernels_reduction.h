@@ -1,4 +1,4 @@
-/* Reductions but sums: see cuda_kernels.h, and tensor/kernels/kernels_reduction.h for what is computed. */
+/* Reductions but sums: see cuda_kernels.h, and tensor/kernels/kernels.h for what is computed. */
 #ifndef TT_TENSOR_CUDA_CUDA_KERNELS_REDUCTION_H
 #define TT_TENSOR_CUDA_CUDA_KERNELS_REDUCTION_H
 

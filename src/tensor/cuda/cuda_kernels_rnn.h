@@ -1,9 +1,9 @@
-/* Kernels of recurrent cells: see cuda_kernels.h, and tensor/kernels/kernels_rnn.h for what is computed. */
+/* Kernels of recurrent cells: see cuda_kernels.h, and tensor/kernels/kernels.h for what is computed. */
 #ifndef TT_TENSOR_CUDA_CUDA_KERNELS_RNN_H
 #define TT_TENSOR_CUDA_CUDA_KERNELS_RNN_H
 
 #include "tensor/cuda/cuda_kernels.h"
-#include "tensor/kernels/kernels_rnn.h"
+#include "tensor/kernels/calls.h"
 
 #ifdef __cplusplus
 extern "C" {

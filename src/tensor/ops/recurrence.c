@@ -1,4 +1,3 @@
-#include "tensor/ops/ops_rnn.h"
 
 #include "base/error.h"
 #include "tensor/ops/ops.h"

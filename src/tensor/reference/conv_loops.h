@@ -1,4 +1,4 @@
-/* Convolutions, in the types of common_loops.h. Letters as in kernels_conv.h: x (N,C,H,W), w (K,C/groups,R,S),
+/* Convolutions, in the types of common_loops.h. Letters as in kernels.h: x (N,C,H,W), w (K,C/groups,R,S),
  * y (N,K,P,Q). Sums are added up in double and rounded once. */
 #define AT4(x, a, b, c, d) \
     (((TYPE *)(x)->data)[(a) * (x)->stride[0] + (b) * (x)->stride[1] + (c) * (x)->stride[2] + (d) * (x)->stride[3]])

@@ -1,6 +1,6 @@
 /* x (B,V) log probabilities  target t (B)  ->  mean over b of -x[b][t[b]].    dx[b][t[b]] = -g / B, else 0
  *
- * With options the loss of each row is recorded (tensor/kernels/kernels_loss.h has its formula), then reduced; the mean
+ * With options the loss of each row is recorded (tensor/kernels/kernels.h has its formula), then reduced; the mean
  * is by the classes' weights. */
 #include "autograd/autocast.h"
 #include "autograd/ops/loss/loss_reduction.h"
