@@ -3,7 +3,7 @@
  *
  * Views have histories of their own, which such a call could not reach: where it is to be recorded, x must have a
  * storage of which none was ever made. Backward of anything that needs the old values fails, by the storage's version
- * (storage.h). */
+ * (tensor.h). */
 #ifndef TT_AUTOGRAD_IN_PLACE_H
 #define TT_AUTOGRAD_IN_PLACE_H
 

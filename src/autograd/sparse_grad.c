@@ -2,7 +2,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/ops/sparse_rows.h"
+#include "tensor/ops/ops.h"
 
 tt_tensor *tt_sparse_grad_indices(const tt_tensor *x) {
     const tt__leaf *leaf = tt__leaf_of(x);

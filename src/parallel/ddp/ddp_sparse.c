@@ -7,7 +7,6 @@
 #include "parallel/ddp/ddp_names.h"
 #include "tensor/core/tensor.h"
 #include "tensor/ops/ops.h"
-#include "tensor/ops/sparse_rows.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "tensor/core/storage.h"
+#include "tensor/core/tensor.h"
 
 #include "tensor/core/pool.h"
 #include "tensor/device/pinned.h"

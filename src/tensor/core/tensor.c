@@ -377,3 +377,16 @@ bool tt__tensor_check(const char *who, const tt_tensor *x) {
     tt__tensor_fail(TT_ERR_STATE, "%s: %s", who, tt__away_text(x, (char[400]){0}, 400));
     return false;
 }
+
+/* ---- a tensor in words, for errors of all layers ---- */
+
+const char *tt_tensor_describe(const tt_tensor *x, char *out, size_t size) {
+    if (!out || !size)
+        return out;
+    int n = snprintf(out, size, "%s", x ? tt_dtype_name(x->dtype) : "NULL");
+    if (x && (size_t)n + 1 < size) {
+        out[n++] = ' ';
+        tt__shape_text(&x->shape, out + n, size - (size_t)n);
+    }
+    return out;
+}

@@ -1,4 +1,4 @@
-/* Tensors as text. Elements are printed as by PyTorch: four digits, as powers of ten where magnitudes differ by more than a thousand; beyond
+/* Tensors as PyTorch prints them: four digits, as powers of ten where magnitudes differ by more than a thousand; beyond
  * a thousand elements only the first and last three of each dimension; lines of 80 columns. */
 #include "base/error.h"
 #include "base/text/format.h"
@@ -11,21 +11,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-/* ---- dtype and shape, for errors of all layers */
-
-const char *tt_tensor_describe(const tt_tensor *x, char *out, size_t size) {
-    if (!out || !size)
-        return out;
-    int n = snprintf(out, size, "%s", x ? tt_dtype_name(x->dtype) : "NULL");
-    if (x && (size_t)n + 1 < size) {
-        out[n++] = ' ';
-        tt__shape_text(&x->shape, out + n, size - (size_t)n);
-    }
-    return out;
-}
-
-/* ---- elements */
 
 enum { DIGITS = 4, EDGE = 3, MANY = 1000, COLUMNS = 80, NUMBER = 512 };
 

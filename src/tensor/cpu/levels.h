@@ -4,7 +4,7 @@
 #define TT_TENSOR_CPU_LEVELS_H
 
 #include "base/machine/cpu.h"
-#include "tensor/kernels/calls.h"
+#include "tensor/kernels/kernels_calls.h"
 
 #include <stdint.h>
 

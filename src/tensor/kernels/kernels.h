@@ -9,7 +9,7 @@
 #define TT_TENSOR_KERNELS_H
 
 #include "tensor/core/tensor.h"
-#include "tensor/kernels/calls.h"
+#include "tensor/kernels/kernels_calls.h"
 #include "tensor/rules/rules.h"
 
 /* ---- element by element */
@@ -144,8 +144,8 @@
                  const tt_tensor *bias, const tt__row_norm *norm))                                                   \
     X(row_norm_backward, (const tt__normed *n, const tt__row_norm *norm, tt_tensor *dx, tt_tensor *dw, tt_tensor *db))
 
-/* ---- recurrent cells: see calls.h for gates and states. Everything is contiguous, but the rows of `gates` may lie
- * further apart. */
+/* ---- recurrent cells: see kernels_calls.h for gates and states. Everything is contiguous, but the rows of `gates` may
+ * lie further apart. */
 
 /* With a = x + hidden + bias:
  * tanh, relu: y = tanh(a), max(a, 0).
@@ -253,6 +253,10 @@ tt__any_kernel tt__kernel_find(const char *who, const tt_tensor *x, size_t offse
 /* The plain loops: oracle, documentation, and the kernels where there are no faster ones. One table for each element
  * type. */
 extern const tt__kernels *const tt__reference_kernels[TT__DTYPES];
+
+/* A file of tensor/reference makes each of them: it includes the loops once, with its type. */
+extern const tt__kernels tt__reference_f32, tt__reference_f64, tt__reference_f16, tt__reference_bf16, tt__reference_i8,
+    tt__reference_i16, tt__reference_i32, tt__reference_i64, tt__reference_u8, tt__reference_bool;
 
 /* Return the elements of a row, where rows lie along the last dimension. */
 static inline int64_t tt__row_length(const tt_tensor *x) { return x->shape.dim[x->shape.ndim - 1]; }

@@ -18,7 +18,8 @@ bool tt__same_device(const char *who, int n, const tt_tensor *const *tensors) {
     return true;
 }
 
-tt_tensor tt__spread(const tt_tensor *x, const tt_tensor *y) {
+/* View x as it is repeated to y's shape: its strides are 0 there. */
+static tt_tensor spread_to(const tt_tensor *x, const tt_tensor *y) {
     int64_t stride[TT_MAX_DIMS];
     tt__shape_broadcast_strides(&x->shape, x->stride, &y->shape, stride);
     return tt__tensor_seen(x, y->shape, stride);
@@ -30,7 +31,7 @@ static tt_status broadcast_binary(const char *who, tt__kernel_add run, tt_tensor
         return tt_last_status();
     if (tt__shape_equal(&a->shape, &y->shape) && tt__shape_equal(&b->shape, &y->shape))
         return run(y, a, b);
-    tt_tensor wide_a = tt__spread(a, y), wide_b = tt__spread(b, y);
+    tt_tensor wide_a = spread_to(a, y), wide_b = spread_to(b, y);
     return run(y, &wide_a, &wide_b);
 }
 
@@ -81,7 +82,7 @@ tt_status tt__binary_op_out(const char *who, tt_tensor *y, const tt_tensor *x, c
         return tt_last_status();
     if (tt__shape_equal(&x->shape, &y->shape) && tt__shape_equal(&z->shape, &y->shape))
         return run(y, x, z, call);
-    tt_tensor wide_x = tt__spread(x, y), wide_z = tt__spread(z, y);
+    tt_tensor wide_x = spread_to(x, y), wide_z = spread_to(z, y);
     return run(y, &wide_x, &wide_z, call);
 }
 
@@ -92,7 +93,7 @@ tt_status tt__binary_backward_out(const char *who, tt_tensor *d, const tt_tensor
         return tt_last_status();
     if (tt__shape_equal(&x->shape, &d->shape) && tt__shape_equal(&z->shape, &d->shape))
         return run(d, x, z, g, call, input);
-    tt_tensor wide_x = tt__spread(x, d), wide_z = tt__spread(z, d);
+    tt_tensor wide_x = spread_to(x, d), wide_z = spread_to(z, d);
     return run(d, &wide_x, &wide_z, g, call, input);
 }
 
@@ -129,7 +130,7 @@ tt_status tt__compare_out(const char *who, tt_tensor *y, const tt_tensor *a, con
     tt__kernel_compare run = TT__KERNEL(who, a, compare);
     if (!run || !TT__SAME_DEVICE(who, y, a, b))
         return tt_last_status();
-    tt_tensor wide_a = tt__spread(a, y), wide_b = tt__spread(b, y);
+    tt_tensor wide_a = spread_to(a, y), wide_b = spread_to(b, y);
     return run(&wide_a, &wide_b, op, y);
 }
 
@@ -138,7 +139,7 @@ tt_status tt__where_out(const char *who, tt_tensor *y, const tt_tensor *conditio
     tt__kernel_where run = TT__KERNEL(who, y, where);
     if (!run || !TT__SAME_DEVICE(who, y, condition, a, b))
         return tt_last_status();
-    tt_tensor wide_condition = tt__spread(condition, y), wide_a = tt__spread(a, y), wide_b = tt__spread(b, y);
+    tt_tensor wide_condition = spread_to(condition, y), wide_a = spread_to(a, y), wide_b = spread_to(b, y);
     return run(y, &wide_condition, &wide_a, &wide_b);
 }
 
@@ -147,7 +148,7 @@ tt_status tt__masked_fill_out(const char *who, tt_tensor *y, const tt_tensor *x,
     tt__kernel_masked_fill run = TT__KERNEL(who, y, masked_fill);
     if (!run || !TT__SAME_DEVICE(who, y, x, mask))
         return tt_last_status();
-    tt_tensor wide_x = tt__spread(x, y), wide_mask = tt__spread(mask, y);
+    tt_tensor wide_x = spread_to(x, y), wide_mask = spread_to(mask, y);
     return run(y, &wide_x, &wide_mask, when, value);
 }
 

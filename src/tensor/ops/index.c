@@ -238,4 +238,3 @@ tt_tensor *tt_one_hot(const tt_tensor *x, int64_t num_classes) {
         return tt__abandon(y);
     return mark_hot(who, y, x) ? tt__abandon(y) : y;
 }
-

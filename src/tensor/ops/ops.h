@@ -5,6 +5,7 @@
 #ifndef TT_TENSOR_OPS_H
 #define TT_TENSOR_OPS_H
 
+#include "tensor/core/tensor.h"
 #include "tensor/kernels/kernels.h"
 #include "tensor/shape/memory_format.h"
 
@@ -67,10 +68,7 @@ bool tt__same_device(const char *who, int n, const tt_tensor *const *tensors);
     tt__same_device(who, (int)(sizeof((const tt_tensor *[]){__VA_ARGS__}) / sizeof(tt_tensor *)), \
                     (const tt_tensor *[]){__VA_ARGS__})
 
-/* ---- element by element (elementwise.c): a and b are spread to y's shape */
-
-/* View x as it is repeated to y's shape: its strides are 0 there. */
-tt_tensor tt__spread(const tt_tensor *x, const tt_tensor *y);
+/* ---- element by element (elementwise.c): inputs are spread to the shape of what is written */
 
 tt_status tt__add_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b);
 tt_status tt__sub_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b);
@@ -316,7 +314,8 @@ tt_status tt__attention_out(const char *who, tt_tensor *y, tt_tensor *stats, con
 tt_status tt__attention_backward_out(const char *who, tt_tensor *const d[3], const tt_tensor *stats, const tt_tensor *g,
                                      const tt__attention *in);
 
-/* ---- recurrent layers over time (recurrence.c). T steps, B sequences, H hidden values, G gates: see calls.h */
+/* ---- recurrent layers over time (recurrence.c). T steps, B sequences, H hidden values, G gates: see
+ * kernels_calls.h */
 
 /* One layer in one direction. Everything is contiguous, on one device, of one dtype; T at least 1. */
 typedef struct tt__rnn {
@@ -351,5 +350,19 @@ tt_status tt__rnn_weight_out(const char *who, tt_tensor *dweight, const tt__rnn 
 
 /* View step t of x (T,B,C) as (B,C). */
 tt_tensor tt__time_step(const tt_tensor *x, int64_t t);
+
+/* ---- some rows of a matrix (sparse_rows.c): their numbers (n) i64, ascending, each once, and their values (n, C). On
+ * a device that is not the host the calls read the numbers, and so wait for it; values stay there. */
+
+/* Sum gradients of the same row: index (N) i64 and g (N, C), contiguous, become *rows (n), ascending, each once, and
+ * *values (n, C), where values[k] is the sum, in the order of i, of all g[i] whose index[i] is rows[k]. Row `skipped`
+ * is left out; -1: none. Both are new tensors of the scope. */
+tt_status tt__rows_coalesce(const char *who, const tt_tensor *index, const tt_tensor *g, int64_t skipped,
+                            tt_tensor **rows, tt_tensor **values);
+
+/* Add *rows and *values to had_rows and had: the union of both, new tensors, in *rows and *values. A row of both is
+ * had's plus the other. */
+tt_status tt__rows_add(const char *who, const tt_tensor *had_rows, const tt_tensor *had, tt_tensor **rows,
+                       tt_tensor **values);
 
 #endif

@@ -1,4 +1,3 @@
-#include "tensor/ops/sparse_rows.h"
 
 #include "base/error.h"
 #include "tensor/ops/ops.h"

@@ -61,7 +61,7 @@ tt_status tt__staged_end(tt__staged *s, tt_status status) {
 /* ---- contiguous operands */
 
 tt__operands tt__operands_begin(const char *who, size_t offset, const char *name, tt_tensor *y, int n,
-                                   const tt_tensor *const *in) {
+                                const tt_tensor *const *in) {
     tt__operands o = {.who = who, .n = n, .given_y = y, .kernel = tt__kernel_find(who, y, offset, name)};
     if (!o.kernel || !tt__same_device(who, n, in) || !TT__SAME_DEVICE(who, y, in[0])) {
         o.n = 0;

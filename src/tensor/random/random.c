@@ -69,7 +69,7 @@ typedef struct truncate_job {
             data[i] = x > high ? high : x;                                                                             \
         }                                                                                                              \
     }                                                                                                                  \
-    static void truncate_##name(T *data, int64_t n, const tt__truncation *t) {                                            \
+    static void truncate_##name(T *data, int64_t n, const tt__truncation *t) {                                         \
         tt__parallel_for(n, TRUNCATE_BLOCK, truncate_some_##name, &(truncate_job){data, t});                           \
     }
 

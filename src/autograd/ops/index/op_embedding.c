@@ -6,7 +6,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/ops/sparse_rows.h"
+#include "tensor/ops/ops.h"
 
 #include <inttypes.h>
 

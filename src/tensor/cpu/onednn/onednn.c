@@ -5,7 +5,7 @@
 #include "base/machine/cpu.h"
 #include "base/process/held_signals.h"
 #include "tensor/core/pool.h"
-#include "tensor/cpu/onednn/onednn_load.h"
+#include "tensor/cpu/onednn/onednn_library.h"
 #include "tensor/device/parallel.h"
 
 #include <string.h>

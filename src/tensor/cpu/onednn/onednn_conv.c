@@ -8,8 +8,7 @@
 #include "base/error.h"
 #include "base/process/held_signals.h"
 #include "tensor/core/pool.h"
-#include "tensor/cpu/onednn/onednn_cache.h"
-#include "tensor/cpu/onednn/onednn_version.h"
+#include "tensor/cpu/onednn/onednn_library.h"
 #include "tensor/device/parallel.h"
 #include "tensor/shape/memory_format.h"
 

@@ -42,13 +42,12 @@ typedef struct tt__arena {
     uint64_t takes;                 /* blocks that were ever taken */
 } tt__arena;
 
-/* Take `bytes` (rounded up); 0: there is no memory. */
-uint64_t tt__arena_take(tt__arena *arena, size_t bytes);
-
 /* Give back what was taken. A pool's block goes to its pool. */
 void tt__arena_give(tt__arena *arena, uint64_t address);
 
-/* Take for a pool: from its free blocks, or a block that becomes its own. */
+/* Take `bytes` (rounded up): for a pool from its free blocks, or a block that becomes its own; `pool` NULL: for
+ * nobody's.
+ * 0: there is no memory. */
 uint64_t tt__arena_take_for(tt__arena *arena, tt__arena_pool *pool, size_t bytes);
 
 /* Give back to a pool what no other pool has. */

@@ -1,4 +1,4 @@
-#include "tensor/cuda/libraries/cuda_dnn_descriptor.h"
+#include "tensor/cuda/libraries/cuda_dnn_graph.h"
 
 #include <string.h>
 

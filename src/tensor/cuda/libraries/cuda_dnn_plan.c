@@ -1,4 +1,4 @@
-#include "tensor/cuda/libraries/cuda_dnn_plan.h"
+#include "tensor/cuda/libraries/cuda_dnn_graph.h"
 
 #include "base/fnv.h"
 

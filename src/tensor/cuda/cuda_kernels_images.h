@@ -1,8 +1,9 @@
-/* Kernels of images: convolutions and pooling. As cuda_kernels.h says. */
-#ifndef TT_TENSOR_CUDA_CUDA_KERNELS_CONV_H
-#define TT_TENSOR_CUDA_CUDA_KERNELS_CONV_H
+/* Kernels of images on a CUDA device, as cuda_kernels.h describes them. tensor/kernels/kernels.h says what each
+ * computes. */
+#ifndef TT_TENSOR_CUDA_CUDA_KERNELS_IMAGES_H
+#define TT_TENSOR_CUDA_CUDA_KERNELS_IMAGES_H
 
-#include "tensor/kernels/calls.h"
+#include "tensor/kernels/kernels_calls.h"
 
 #include <tutti/tensor.h>
 
@@ -11,6 +12,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- convolutions (cuda_conv.cu) and pooling (cuda_pool.cu) */
 
 /* (N,C,H,W), any strides. */
 typedef struct tt__cuda_image {
@@ -29,12 +32,12 @@ typedef struct tt__cuda_conv {
     double *scratch; /* ... by way of this (parts, weights); NULL for one part */
 } tt__cuda_conv;
 
-/* conv.cu: as in tensor/kernels/kernels.h; x, y, w, bias are written by turns. */
+/* x, y, w or bias is written. */
 cudaError_t tt__cuda_conv2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
 cudaError_t tt__cuda_conv2d_backward_data(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
 cudaError_t tt__cuda_conv2d_backward_weight(cudaStream_t stream, tt_dtype dtype, const tt__cuda_conv *c);
 
-/* conv.cu: y[n][k][p][q] += bias[k], and db[k] = the sum of g over the other dimensions. */
+/* y[n][k][p][q] += bias[k], and db[k] = the sum of g over the other dimensions. */
 cudaError_t tt__cuda_conv2d_add_bias(cudaStream_t stream, tt_dtype dtype, const tt__cuda_image *y, const void *bias);
 cudaError_t tt__cuda_conv2d_backward_bias(cudaStream_t stream, tt_dtype dtype, void *db, const tt__cuda_image *g);
 
@@ -45,13 +48,21 @@ typedef struct tt__cuda_pool {
     tt__pooling pool;
 } tt__cuda_pool;
 
-/* pool.cu: as in tensor/kernels/kernels.h; forward writes y, backward x. */
+/* Forward writes y, backward x. */
 cudaError_t tt__cuda_max_pool2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
 cudaError_t tt__cuda_max_pool2d_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
 cudaError_t tt__cuda_avg_pool2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
 cudaError_t tt__cuda_avg_pool2d_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
 cudaError_t tt__cuda_adaptive_avg_pool2d(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
 cudaError_t tt__cuda_adaptive_avg_pool2d_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_pool *p);
+
+/* ---- another size (cuda_resize.cu) */
+
+/* y = x in another size; dx += g. */
+cudaError_t tt__cuda_resize(cudaStream_t stream, tt_dtype dtype, const tt__cuda_image *y, const tt__cuda_image *x,
+                            const tt__resize *how);
+cudaError_t tt__cuda_resize_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_image *dx,
+                                     const tt__cuda_image *g, const tt__resize *how);
 
 #ifdef __cplusplus
 }

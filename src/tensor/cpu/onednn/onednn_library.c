@@ -1,4 +1,84 @@
-#include "tensor/cpu/onednn/onednn_version.h"
+#include "tensor/cpu/onednn/onednn_library.h"
+
+#include "base/error.h"
+#include "base/process/held_signals.h"
+#include "tensor/device/parallel.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+
+#define STRING_(text) #text
+#define STRING(text) STRING_(text)
+#define LIBRARY "libdnnl.so." STRING(DNNL_VERSION_MAJOR)
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static tt__onednn functions;
+static char why_not[512]; /* "": it is there */
+static bool too_little_memory;
+
+static void note_why_not(const char *why) { snprintf(why_not, sizeof why_not, "%s", why ? why : "no reason given"); }
+
+/* Its first product makes kernels, and does not survive a failure of that: see that there is room, and have them made
+ * now rather than when memory has become short. */
+static bool make_first_product(void) {
+    enum { NEEDED = 32 << 20, SIZE = 16 };
+    static float a[SIZE * SIZE], b[SIZE * SIZE], c[SIZE * SIZE];
+    void *room = mmap(NULL, NEEDED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED || munmap(room, NEEDED))
+        return false;
+    sigset_t before;
+    tt__signals_hold(&before);
+    dnnl_status_t status = functions.dnnl_sgemm('N', 'N', SIZE, SIZE, SIZE, 1, a, SIZE, b, SIZE, 0, c, SIZE);
+    tt__signals_release(&before);
+    return status == dnnl_success;
+}
+
+/* With ONEDNN_JIT_DUMP oneDNN writes files into the working directory: not with more rights than the caller has. */
+static void forbid_dumps(void *library) {
+    dnnl_status_t (*set_dump)(int enable);
+    *(void **)&set_dump = dlsym(library, "dnnl_set_jit_dump");
+    if (set_dump && getauxval(AT_SECURE))
+        set_dump(0);
+}
+
+/* Load oneDNN, which stays until the process ends, as its threads and caches do. */
+static void load_onednn(void) {
+    tt__openmp_wait_briefly();
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library) {
+        note_why_not(dlerror());
+        return;
+    }
+    forbid_dumps(library);
+#define FIND(name) (*(void **)&functions.name = dlsym(library, #name)) &&
+    if (!(TT__ONEDNN_FUNCTIONS(FIND) true))
+        note_why_not(dlerror());
+    else
+        too_little_memory = !make_first_product();
+#undef FIND
+}
+
+const tt__onednn *tt__onednn_get(void) {
+    pthread_once(&once, load_onednn);
+    if (*why_not)
+        return tt__fail_null(
+            TT_ERR_UNSUPPORTED,
+            "products and convolutions of f32 need oneDNN, which can't be loaded: %s. Tutti was built for " LIBRARY
+            " (Debian: libdnnl" STRING(DNNL_VERSION_MAJOR) ")",
+            why_not);
+    if (too_little_memory)
+        return tt__fail_null(TT_ERR_MEMORY,
+                             "no memory for oneDNN, which needs 32 MiB to begin with (ulimit -v limits it)");
+    return &functions;
+}
+
+/* ---- what versions spell differently */
 
 #if DNNL_VERSION_MAJOR >= 3
 
@@ -133,4 +213,96 @@ dnnl_status_t tt__onednn_conv_describe(dnnl_primitive_desc_t *made, const tt__on
     if (conv->winograd && !describe_conv_by(made, conv, dnnl_convolution_winograd, engine, attr))
         return dnnl_success;
     return describe_conv_by(made, conv, dnnl_convolution_direct, engine, attr);
+}
+
+/* ---- primitives of a thread */
+
+/* More kinds of calls than a large model has in both directions. */
+enum { KEPT = 512 };
+
+typedef struct kept_primitive {
+    const tt__onednn_kind *kind;
+    void *primitive;
+    uint64_t used; /* when, in calls */
+} kept_primitive;
+
+struct tt__onednn_cache {
+    dnnl_stream_t stream;
+    int n, last; /* last: where the last one was found or added */
+    uint64_t calls;
+    kept_primitive kept[KEPT];
+};
+
+static dnnl_engine_t engine_of_all;
+static pthread_key_t onednn_cache_key;
+static pthread_once_t onednn_cache_once = PTHREAD_ONCE_INIT;
+static dnnl_status_t onednn_cache_ready;
+
+static void onednn_cache_free(void *user) {
+    tt__onednn_cache *cache = user;
+    for (int i = 0; i < cache->n; i++)
+        cache->kept[i].kind->free(cache->kept[i].primitive);
+    if (cache->stream)
+        tt__onednn_get()->dnnl_stream_destroy(cache->stream);
+    free(cache);
+}
+
+static void onednn_cache_begin(void) {
+    onednn_cache_ready = pthread_key_create(&onednn_cache_key, onednn_cache_free) ? dnnl_out_of_memory : dnnl_success;
+    if (!onednn_cache_ready)
+        onednn_cache_ready = tt__onednn_get()->dnnl_engine_create(&engine_of_all, dnnl_cpu, 0);
+}
+
+dnnl_status_t tt__onednn_cache_get(tt__onednn_cache **cache) {
+    pthread_once(&onednn_cache_once, onednn_cache_begin);
+    *cache = onednn_cache_ready ? NULL : pthread_getspecific(onednn_cache_key);
+    if (onednn_cache_ready || *cache)
+        return onednn_cache_ready;
+    tt__onednn_cache *made = calloc(1, sizeof *made);
+    if (!made)
+        return dnnl_out_of_memory;
+    dnnl_status_t status =
+        tt__onednn_get()->dnnl_stream_create(&made->stream, engine_of_all, dnnl_stream_default_flags);
+    if (!status && pthread_setspecific(onednn_cache_key, made))
+        status = dnnl_out_of_memory;
+    if (status)
+        onednn_cache_free(made);
+    else
+        *cache = made;
+    return status;
+}
+
+dnnl_engine_t tt__onednn_engine(void) { return engine_of_all; }
+
+dnnl_stream_t tt__onednn_stream(const tt__onednn_cache *cache) { return cache->stream; }
+
+void *tt__onednn_cache_find(tt__onednn_cache *cache, const tt__onednn_kind *kind, const void *key) {
+    int at = cache->last;
+    for (int i = 0; i < cache->n; i++) {
+        at = at + 1 < cache->n ? at + 1 : 0;
+        kept_primitive *kept = &cache->kept[at];
+        if (kept->kind == kind && !memcmp(kept->primitive, key, kind->key_size)) {
+            cache->last = at;
+            kept->used = ++cache->calls;
+            return kept->primitive;
+        }
+    }
+    return NULL;
+}
+
+/* Return the place for one more primitive: a free one, or that of the one unused for longest, which goes. */
+static int onednn_cache_place(tt__onednn_cache *cache) {
+    if (cache->n < KEPT)
+        return cache->n++;
+    int oldest = 0;
+    for (int i = 1; i < KEPT; i++)
+        if (cache->kept[i].used < cache->kept[oldest].used)
+            oldest = i;
+    cache->kept[oldest].kind->free(cache->kept[oldest].primitive);
+    return oldest;
+}
+
+void tt__onednn_cache_add(tt__onednn_cache *cache, const tt__onednn_kind *kind, void *primitive) {
+    cache->last = onednn_cache_place(cache);
+    cache->kept[cache->last] = (kept_primitive){.kind = kind, .primitive = primitive, .used = ++cache->calls};
 }
