@@ -82,8 +82,8 @@ tt_tensor *(tt_from_data)(const void *data, tt_shape shape, tt_dtype dtype) {
 
 /* ---- numbers at equal distances, and the unit matrix */
 
-/* Make first, first + step, ..., each computed in double and rounded once; where there is a `last` one the second half
- * is counted back from it, so that both ends are exact. */
+/* Make first, first + step, ..., each computed in double and rounded once. With `last` the second half is counted back
+ * from it, which makes both ends exact. */
 static tt_tensor *make_steps(const char *who, int64_t n, double first, double step, const double *last,
                              tt_dtype dtype) {
     tt_tensor *exact = tt__tensor_new(who, TT_SHAPE(n), TT_F64);

@@ -99,7 +99,7 @@ static void set_strides(tt_tensor *x, const int64_t *stride) {
     x->contiguous = !stride || x->numel == 0 || tt__shape_is_contiguous(&x->shape, stride);
 }
 
-/* Let x, a shell, lie in new memory; NULL: it is freed. */
+/* Give x, a shell, its storage. `storage` NULL: record an error and free x. */
 static tt_tensor *lay_in(const char *who, tt_tensor *x, const tt_device *device, tt__storage *storage, size_t bytes,
                          const int64_t *stride) {
     x->storage = storage;

@@ -17,16 +17,16 @@
 /* Counted by the tensors that use it, from any thread. */
 typedef struct tt__storage {
     _Atomic int refs;
-    _Atomic uint32_t version; /* grows with each write that is not its first: records compare it */
+    _Atomic uint32_t version; /* grows with each write after the first; records compare it */
     _Atomic bool viewed;      /* another tensor was made over it: a view, or a detached one */
     bool recycle;             /* goes back to the thread's pool; else, if large, to the system */
     _Atomic bool away;        /* its elements are elsewhere: not to be read or written now */
-    size_t bytes;             /* of memory of our own; 0: the memory is borrowed */
+    size_t bytes;             /* of owned memory; 0: the memory is borrowed */
     const tt_device *device;
     void *data;
     struct tt__pinned *pinned; /* owned: pinned.h, where the memory is of a pinned block; or NULL */
     char *away_name; /* owned: the parameter whose elements these are, for errors while they are away; or NULL */
-    void (*release)(void *data); /* where `data` are memory of another home, which the storage owns; or NULL */
+    void (*release)(void *data); /* frees `data` if it came from elsewhere and is owned; or NULL */
 } tt__storage;
 
 tt__storage *tt__storage_ref(tt__storage *storage);
@@ -73,12 +73,12 @@ struct tt_tensor {
     void *data; /* first element; on a device that is not the host, not for plain pointers */
     bool contiguous;
     bool requires_grad;
-    bool sparse_grad; /* as a leaf it is given gradients of some of its rows: autograd/sparse_grad.h */
+    bool sparse_grad; /* as a leaf it gets sparse gradients: autograd/sparse_grad.h */
     bool shown;       /* a function of the user's has seen it: it lives as long as its scope */
     bool unscoped;    /* made with no scope open, and counted with unscoped_bytes (tensor.c) */
     tt__owner owner;
     _Atomic int refs;
-    _Atomic int watchers; /* references of those who look at it anew in each call: an optimizer */
+    _Atomic int watchers; /* references of users that read it anew in each call: an optimizer */
     int output;           /* which one of its node's results it is */
     int64_t numel;
     tt_shape shape;
@@ -97,7 +97,7 @@ static inline const tt_device *tt__device_of(const tt_tensor *x) { return x->sto
  * or dtype is impossible or memory is out. */
 tt_tensor *tt__tensor_new(const char *who, tt_shape shape, tt_dtype dtype);
 
-/* The same at `data`, which the tensor owns from now on: release(data) frees them, also on failure. */
+/* The same at `data`, which the tensor owns from now on: release(data) frees it, also on failure. */
 tt_tensor *tt__tensor_take(const char *who, void *data, void (*release)(void *data), tt_shape shape, tt_dtype dtype);
 
 /* The same in pinned memory, for copies to and from `device`, or in other memory where there is none (pinned.h). A copy
@@ -109,7 +109,7 @@ tt_tensor *tt__tensor_new_pinned(const char *who, const tt_device *device, tt_sh
 tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype,
                              const int64_t *stride);
 
-/* Make a tensor over memory of the device that somebody else has, as tt_from_blob() does over the host's. */
+/* Make a tensor over memory of the device that somebody else owns, as tt_from_blob() does over the host's. */
 tt_tensor *tt__tensor_borrow(const char *who, const tt_device *device, void *data, tt_shape shape, tt_dtype dtype);
 
 /* Make another tensor over x's storage, its first element at x's + `offset` elements; no history. */
@@ -145,7 +145,8 @@ void tt__tensor_disown(tt_tensor *x);
 tt_status tt__tensor_lend(tt_tensor *x, const char *lender);
 void tt__tensor_take_back(tt_tensor *x);
 
-/* x, if made with no scope open, is not one that a loop forgot: it is kept, held, a leaf, or ends. */
+/* Count x, if it was made with no scope open, no longer as one that a loop may have forgotten: it is kept, held, a
+ * leaf, or ends. */
 void tt__tensor_means_to_stay(tt_tensor *x);
 
 /* Does another tensor use x's storage? */
@@ -155,8 +156,8 @@ bool tt__tensor_is_shared(const tt_tensor *x);
 tt_tensor *tt__tensor_ref(tt_tensor *x);
 void tt__tensor_unref(tt_tensor *x);
 
-/* Count a reference of somebody who takes for granted neither x's type nor its memory: a module that holds it may
- * convert it meanwhile. NULL is allowed. */
+/* Count a reference of a user that assumes nothing about x's type and memory between its calls: a module that holds x
+ * may convert it meanwhile. NULL is allowed. */
 tt_tensor *tt__tensor_watch(tt_tensor *x);
 void tt__tensor_unwatch(tt_tensor *x);
 
@@ -167,11 +168,11 @@ bool tt__tensor_is_exclusive(const tt_tensor *x);
  * what they need of it. NULL is allowed. Returns NULL. */
 tt_tensor *tt__abandon(tt_tensor *x);
 
-/* Let x's elements lie at `data` from now on (borrowed; NULL: in new memory of its own). Values are not moved. x is
+/* Let x use the memory at `data` from now on (borrowed; NULL: new memory of its own). Values are not moved. x is
  * contiguous, on the host, and not a view. */
 tt_status tt__tensor_set_data(tt_tensor *x, void *data);
 
-/* Do the same with the values, on any device; on failure x stays as it is. */
+/* Do the same and move the values, on any device; on failure x stays as it is. */
 tt_status tt__tensor_move(const char *who, tt_tensor *x, void *data);
 
 /* Exchange storage, dtype and strides of two tensors of one shape; counts, owners and history stay, and so do other
@@ -184,7 +185,7 @@ void tt__tensor_swap(tt_tensor *a, tt_tensor *b);
  * memory is poisoned; otherwise it detects only some. x is not NULL. */
 bool tt__tensor_check(const char *who, const tt_tensor *x);
 
-/* The same without the second: for calls that don't touch the elements. */
+/* Does x still live? For calls that don't touch the elements. */
 bool tt__tensor_check_alive(const char *who, const tt_tensor *x);
 
 /* May x be written to? Waits for copies to a device that read it. TT_ERR_INVALID if it repeats elements in memory, as

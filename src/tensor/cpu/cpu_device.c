@@ -1,4 +1,4 @@
-/* The host's CPUs: the kernels that are faster than the plain loops, which serve for the rest. */
+/* The device "cpu": a table of the kernels that are faster than the plain loops, which do the rest. */
 #include "tensor/cpu/cpu_kernels.h"
 #include "tensor/cpu/half/cpu_half.h"
 #include "tensor/cpu/half/wide.h"

@@ -117,8 +117,8 @@ cudaError_t tt__cuda_dropout(cudaStream_t stream, tt_dtype dtype, const tt__walk
 
 /* ---- reductions other than sums (cuda_reduction.cu) */
 
-/* One element of y for each element of `outer`, of the terms of x along `inner`, a walk of x alone; as many blocks as
- * `parts` says share one's terms. Backwards `inner` is of x and dx. */
+/* Each element of `outer` gets one element of y, made of the terms of x along `inner`, a walk of x alone; `parts`
+ * blocks share the terms of one. Backwards `inner` is of x and dx. */
 typedef struct tt__cuda_reduction {
     tt__walk outer; /* of y and x; backwards of y, x, dx and g */
     tt__walk inner;

@@ -99,11 +99,12 @@
  * conv2d_backward_weight also makes db (K), the sum of g over the other dimensions, unless it is NULL.
  *
  * max_pool2d: x (N,C,H,W) -> y (N,C,P,Q) = the largest of each window, NaN if one is; at (i32, lies like y) = h W + w,
- * its place, the first of equal ones. Each window has an element inside of the image. Backward: dx = 0 but for those
- * places, to which the gradients of their windows are added.
+ * its place, the first of equal ones. Each window has an element inside of the image. Backward: dx = 0; then the
+ * gradients of windows are added at these places.
  *
  * avg_pool2d: y = the sum of each window, divided by its size: that inside of the padded image, unless the pooling says
- * otherwise. adaptive_avg_pool2d: y = the mean of rows floor(p H / P) .. ceil((p + 1) H / P) - 1, columns likewise. */
+ * otherwise. adaptive_avg_pool2d: y = the mean of rows floor(p H / P) .. ceil((p + 1) H / P) - 1, and of columns by the
+ * same rule. */
 #define TT__CONV_KERNELS(X)                                                                                         \
     X(conv2d, (tt_tensor * y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias, const tt__conv *conv)) \
     X(conv2d_backward_data, (tt_tensor * dx, const tt_tensor *g, const tt_tensor *w, const tt__conv *conv))         \
@@ -128,7 +129,7 @@
  * rstd did not come from x. batch_norm_give: dx alone, where x is a part of what was normalised, `count` elements a
  * channel: sums f64 (2,C) are dbias and dweight over all of these.
  *
- * Rows: x (R,n), mean and rstd (R). row_norm: y = (x - mean) rstd weight + bias. Backward: dbias, dweight likewise; dx
+ * Rows: x (R,n), mean and rstd (R). row_norm: y = (x - mean) rstd weight + bias. Backward: dbias, dweight as above; dx
  * = rstd (h - mean of h - (x - mean) rstd (mean of h (x - mean) rstd)), h = g weight; no_mean: without the mean of
  * h. */
 #define TT__NORM_KERNELS(X)                                                                                          \

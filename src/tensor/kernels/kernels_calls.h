@@ -51,7 +51,7 @@ typedef struct tt__attention {
 
 typedef struct tt__resize {
     bool nearest;       /* else bilinear */
-    bool align_corners; /* the outer elements' middles, and not their edges, are the image's edges */
+    bool align_corners; /* the image ends at the middles of its outer elements, not at their edges */
 } tt__resize;
 
 /* ---- losses */
@@ -105,7 +105,7 @@ typedef enum tt__cell { TT__CELL_TANH, TT__CELL_RELU, TT__CELL_LSTM, TT__CELL_GR
 
 /* One step. Of `gates` (B,S) the first G H columns hold the hidden part without its bias, and are overwritten by what
  * backward reads: LSTM (S = 4 H) i, f, g, o; GRU (S = 4 H) r, z, n and the hidden part of n. The plain cells (S = H)
- * leave it alone; it may be y. */
+ * leave `gates` alone; it may be y. */
 typedef struct tt__cell_step {
     tt__cell cell;
     const tt_tensor *x, *bias; /* (B,G H), (G H) */
@@ -119,7 +119,7 @@ typedef struct tt__cell_grad {
     tt__cell cell;
     const tt_tensor *gates, *y, *h, *c, *c_next; /* as forward left them */
     const tt_tensor *g;                          /* (B,H): the gradient of y from outside */
-    tt_tensor *dh;      /* (B,H): from later steps; a GRU leaves what goes to h past the weight */
+    tt_tensor *dh;      /* (B,H): from later steps; a GRU leaves the part of h that bypasses the weight */
     tt_tensor *dc;      /* (B,H): of c_next, becomes that of c; of an LSTM */
     tt_tensor *dhidden; /* (B,3 H): of the hidden part, where it is not that of x: of a GRU */
 } tt__cell_grad;

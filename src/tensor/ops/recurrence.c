@@ -1,3 +1,4 @@
+/* Recurrent layers over time: a product and a kernel for each step, forward and backward. */
 
 #include "base/error.h"
 #include "tensor/ops/ops.h"

@@ -181,7 +181,7 @@ tt_tensor *tt__expand(const char *who, const tt_tensor *x, tt_shape shape) {
 
 /* ---- parts of one dimension */
 
-/* Return dimension `dim` of x; -1 and an error if it has none such. */
+/* Return dimension `dim` of x; -1 and an error if x has no such dimension. */
 static int view_dim(const char *who, const tt_tensor *x, int dim) {
     int d = tt__dim_index(x->shape.ndim, dim);
     if (d < 0)
@@ -212,7 +212,7 @@ tt_tensor *tt__select(const char *who, const tt_tensor *x, int dim, int64_t inde
     return tt__tensor_alias(who, x, shape, stride, offset);
 }
 
-/* Bring a place into 0..n, counted from the end if it is negative. */
+/* Clamp a place to 0..n; a negative one counts from the end. */
 static int64_t clamp_place(int64_t at, int64_t n) {
     at = at < 0 ? (at < -n ? 0 : at + n) : at;
     return at > n ? n : at;

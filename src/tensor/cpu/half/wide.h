@@ -41,8 +41,8 @@ typedef struct tt__wide {
     tt__wide_use use;
 } tt__wide;
 
-/* Make the stand-in of x, or of nothing if x is NULL; IN and BOTH: with its values. After a failure, too,
- * tt__wide_end() must follow; in between, `seen` is the kernel's. */
+/* Make the stand-in of x (NULL: nothing); IN and BOTH: with its values. tt__wide_end() must follow, also after a
+ * failure; in between a kernel uses `seen`. */
 tt_status tt__wide_begin(tt__wide *w, const tt_tensor *x, tt__wide_use use);
 
 /* Begin three: an output and the inputs a and b (may be NULL). */

@@ -6,8 +6,8 @@
  * later on the same stream. One range has two uses: nothing is lost between segments, and all of it can be registered
  * or mapped elsewhere at once.
  *
- * A pool is a set of blocks that one graph of work uses at each launch. Blocks of a pool that are given back stay its
- * own, and count as used, until the pool ends. Not thread-safe: the caller locks. */
+ * A pool is a set of blocks that one graph of work uses at each launch. Blocks of a pool that are given back stay in
+ * it, and count as used, until the pool ends. Not thread-safe: the caller locks. */
 #ifndef TT_TENSOR_CUDA_CUDA_ARENA_H
 #define TT_TENSOR_CUDA_CUDA_ARENA_H
 
@@ -68,8 +68,8 @@ size_t tt__arena_free_at_end(const tt__arena *arena);
 /* The last `bytes`, which are free, are backed no longer. */
 void tt__arena_cut(tt__arena *arena, size_t bytes);
 
-/* Count the blocks in use of the largest sizes, the largest first. Returns of how many sizes there are some, at most
- * n. */
+/* Count the blocks in use by size, for the n largest sizes, the largest first. Returns how many sizes are in use, at
+ * most n. */
 int tt__arena_largest_used(const tt__arena *arena, int n, size_t *bytes, size_t *count);
 
 /* Free the notes about blocks; the range is the caller's. */

@@ -71,10 +71,10 @@ bool tt__cuda_is_forked(void);
 /* Has this process used CUDA? */
 bool tt__cuda_is_used(void);
 
-/* TT_ERR_UNSUPPORTED in such a child; `name` is what it wanted to use. */
+/* Fail with TT_ERR_UNSUPPORTED in such a child; `name` is what it wanted to use. */
 tt_status tt__cuda_check_forked(const char *name);
 
-/* The same; else this process has used CUDA. */
+/* The same; elsewhere note that this process has used CUDA. */
 tt_status tt__cuda_check_process(const tt__cuda_state *state);
 
 /* The same, and make `state` the device that this thread's calls of CUDA mean. */
@@ -122,8 +122,8 @@ void *tt__cuda_take(tt__cuda_state *state, tt__arena_pool *pool, size_t bytes);
 /* Reserve the range of addresses. */
 tt_status tt__cuda_memory_begin(tt__cuda_state *state);
 
-/* Addresses; memory at some of them, which the device may read and write and which stays after its handle, released
- * here; the reverse. */
+/* Reserve addresses / map memory at some of them for the device to read and write; it stays when its handle, which this
+ * releases, is gone / unmap it. */
 CUresult tt__cuda_reserve(CUdeviceptr *base, size_t bytes);
 CUresult tt__cuda_map(const tt__cuda_state *state, CUdeviceptr at, size_t bytes, CUmemGenericAllocationHandle handle);
 void tt__cuda_unmap(CUdeviceptr at, size_t bytes);

@@ -59,7 +59,7 @@ template <class T> cudaError_t masked_fill_run(cudaStream_t stream, const tt__wa
     return w->n ? launch(masked_fill<T>, grid_for(w->n), stream, *w, when, (T)value) : cudaSuccess;
 }
 
-/* ---- dropout: whether an element is kept follows from Philox and the element's place in y's memory, as on the cpu ---- */
+/* ---- dropout: Philox and an element's place in y's memory decide whether it is kept, as on the cpu ---- */
 
 constexpr int WORDS = 4; /* of a counter: one an element */
 

@@ -49,8 +49,7 @@ cudaError_t triangle_run(cudaStream_t stream, const tt__walk *w, int64_t R, int6
     return w->n ? launch(triangle<T>, grid_for(w->n), stream, *w, R, C, diagonal, upper) : cudaSuccess;
 }
 
-/* ---- sums of elements that indices send to one place: made in the order of the indices, as on the cpu, so that they are
- * the same bits; running sums ---- */
+/* ---- sums of elements that indices send to one place: made in the order of the indices, with the bits of the cpu ---- */
 
 /* What numbers are added up as: integers wrap. */
 template <class T> struct sum_of_type { typedef uint64_t type; };

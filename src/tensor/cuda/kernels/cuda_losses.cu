@@ -1,5 +1,5 @@
-/* Losses: cross entropy of logits, the negative log likelihood of targets t among V classes, the mean squared error; sums
- * in double. */
+/* Losses: cross entropy of logits, the negative log likelihood of targets t among V classes, the mean squared error.
+ * Sums are made in double. */
 #include "tensor/cuda/kernels/cuda_code.cuh"
 
 #include "tensor/cuda/cuda_kernels_layers.h"

@@ -1,4 +1,4 @@
-/* Normalisation of elements: sums in double, elements in f32 (f64 of f64). Rows are read twice or three times, mostly
+/* Normalisation: sums in double, elements in f32 (f64 of f64). Rows are read twice or three times, mostly
  * from cache. */
 #include "tensor/cuda/kernels/cuda_code.cuh"
 
@@ -143,8 +143,8 @@ template <class T> cudaError_t norm_move_run(cudaStream_t stream, const tt__cuda
     return launch(norm_move<T>, grid_for(r->C), stream, *r);
 }
 
-/* ---- Sums of normalisation, one for each weight or channel: its terms are the elements of each groups-th row that have
- * this weight. Made in double, in an order that depends on shapes alone: parts of them first, then the sums of the parts. ---- */
+/* ---- sums, one for each weight or channel: its terms are the elements of each groups-th row that have this weight.
+ * Made in double, in an order that depends on shapes alone: sums of parts first, then the sum of these. ---- */
 
 /* Terms that lie together: from so many on, threads of a block take neighbours among them; else of weights. */
 constexpr int64_t TOGETHER = 32;

@@ -63,8 +63,8 @@ static rule_kernels kernels_of_rule(tt__optim_rule rule) {
     return {NULL, NULL};
 }
 
-/* ---- LAMB: the moments and the norms of parameters and directions, then the step. The numbers between the passes stay on
- * the device. ---- */
+/* ---- LAMB: the moments and the norms of parameters and directions, then the step. What one pass leaves to the next
+ * stays on the device. ---- */
 
 #define TT__RULE_LOOP "tensor/rules/lamb_loop.h"
 #include "tensor/cuda/kernels/cuda_rules.cuh"

@@ -1,3 +1,4 @@
+/* Descriptors of cuDNN: made from attributes, finalized, and collected in a graph. */
 #include "tensor/cuda/libraries/cuda_dnn_graph.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* cuDNN's plans: chosen among its configurations, and kept by key. */
 #include "tensor/cuda/libraries/cuda_dnn_graph.h"
 
 #include "base/fnv.h"
