@@ -28,8 +28,8 @@ static void binary_block(void *user, int64_t begin, int64_t end) {
     k->binary(end - begin, k->a + begin, 1, k->b + begin, 1, k->y + begin);
 }
 
-static tt_status cpu_run_binary(binary_fn fn, const tt__kernels *plain, size_t plain_add, tt_tensor *y,
-                                const tt_tensor *a, const tt_tensor *b) {
+static tt_status cpu_run_binary(binary_fn fn, tt__kernel_add plain, tt_tensor *y, const tt_tensor *a,
+                                const tt_tensor *b) {
     if (TT__IS_FLAT(y, a, b)) {
         arrays k = {.binary = fn, .y = y->data, .a = a->data, .b = b->data};
         tt__parallel_for(y->numel, BLOCK, binary_block, &k);
@@ -37,7 +37,7 @@ static tt_status cpu_run_binary(binary_fn fn, const tt__kernels *plain, size_t p
     }
     tt__iter it = TT__ITER_OVER(y, a, b);
     if (it.step[0] != 1 && it.n > 1)
-        return (*(const tt__kernel_add *)(const void *)((const char *)plain + plain_add))(y, a, b);
+        return plain(y, a, b);
     for (; it.more; tt__iter_next(&it))
         fn(it.n, (float *)(void *)it.p[1], it.step[1], (float *)(void *)it.p[2], it.step[2], (float *)(void *)it.p[0]);
     return TT_OK;
@@ -46,15 +46,15 @@ static tt_status cpu_run_binary(binary_fn fn, const tt__kernels *plain, size_t p
 static const tt__kernels *plain_kernels(void) { return tt__reference_kernels[TT_F32]; }
 
 tt_status tt__cpu_add_f32(tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {
-    return cpu_run_binary(tt__elementwise()->add, plain_kernels(), offsetof(tt__kernels, add), y, a, b);
+    return cpu_run_binary(tt__elementwise()->add, plain_kernels()->add, y, a, b);
 }
 
 tt_status tt__cpu_sub_f32(tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {
-    return cpu_run_binary(tt__elementwise()->sub, plain_kernels(), offsetof(tt__kernels, sub), y, a, b);
+    return cpu_run_binary(tt__elementwise()->sub, plain_kernels()->sub, y, a, b);
 }
 
 tt_status tt__cpu_mul_f32(tt_tensor *y, const tt_tensor *a, const tt_tensor *b) {
-    return cpu_run_binary(tt__elementwise()->mul, plain_kernels(), offsetof(tt__kernels, mul), y, a, b);
+    return cpu_run_binary(tt__elementwise()->mul, plain_kernels()->mul, y, a, b);
 }
 
 /* ---- y = x * factor */
