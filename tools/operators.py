@@ -19,9 +19,9 @@ NO_PARITY = {"dropout": "it is random"}
 NO_GRADIENTS = {"dropout": "it is random; tests/unit/autograd/test_dropout.c looks at its mask"}
 IN_PLACE = "_"  # names that end so: tests/unit/autograd/test_in_place.c compares them with those that make a new tensor
 NOT_IN_REFERENCE = {
-    "attention_batch": "optional, see kernels_index.h", "attention_batch_backward": "optional, see kernels_index.h",
-    "expect_within": "of devices whose calls don't wait", "grad_measure": "the host has its own, see kernels_grad.h",
-    "grad_unscale": "the host has its own, see kernels_grad.h", "matmul_batch": "optional, see kernels.h",
+    "attention_batch": "optional, see kernels.h", "attention_batch_backward": "optional, see kernels.h",
+    "expect_within": "of devices whose calls don't wait", "grad_measure": "the host has its own, see kernels.h",
+    "grad_unscale": "the host has its own, see kernels.h", "matmul_batch": "optional, see kernels.h",
     "matmul_bias": "optional, see kernels.h", "step": "rules/ has the plain loops",
     "step_rows": "rules/ has the plain loops"}
 NOT_ON_CUDA = {"find_outside": "expect_within stands for it where calls don't wait"}

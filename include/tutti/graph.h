@@ -1,5 +1,5 @@
 /* tutti/graph.h: graphs: a training step that a device captures once and then repeats, without the host's part in it.
- * Small kernels come one behind the other, where launching each takes the host longer than it runs. PyTorch:
+ * This pays where kernels are so small that launching one takes the host longer than the kernel runs. PyTorch:
  * torch.cuda.CUDAGraph, torch.cuda.graph. */
 #ifndef TUTTI_GRAPH_H
 #define TUTTI_GRAPH_H
@@ -32,7 +32,7 @@ typedef tt_status (*tt_graph_fn)(void *user);
  *   - tt_grad_scaler_scale() has the scale of then. The rest of a scaler's work, which the host decides on, follows the
  *     replay: tt_grad_scaler_step(), tt_grad_scaler_update();
  *   - gradients are there, or not, as after the call. tt_optimizer_zero_grad() comes before tt_backward() in it.
- * All other numbers that the host passes to calls are repeated as they were, and shapes are. Work on other devices is
+ * All other numbers that the host passes to calls, and shapes, are repeated as they were. Work on other devices is
  * done at once and not captured; a graph without any work is told in the log (TT_LOG_WARNING), as PyTorch does.
  *
  * Memory that is taken during the capture, and what is freed in it, is the graph's until tt_graph_free(): no other
@@ -52,8 +52,8 @@ TT_API TT_NODISCARD tt_graph *tt_graph_capture(const tt_device *device, int warm
  * nothing was enqueued, but dropout has drawn. PyTorch: CUDAGraph.replay(). */
 TT_API TT_NODISCARD tt_status tt_graph_replay(tt_graph *graph);
 
-/* Free a graph; replays under way end as they would. Its memory is free for all, that of tensors that were made in the
- * captured function and still live once these are freed. NULL is ignored. */
+/* Free a graph; replays under way end as they would. Its memory is free for all; the memory of tensors that were made
+ * in the captured function and still live follows when these are freed. NULL is ignored. */
 TT_API void tt_graph_free(tt_graph *graph);
 
 TT_END_DECLS

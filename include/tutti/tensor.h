@@ -322,7 +322,7 @@ TT_API tt_tensor *tt_eq(tt_tensor *a, tt_tensor *b);
 TT_API tt_tensor *tt_ne(tt_tensor *a, tt_tensor *b);
 TT_API tt_tensor *tt_lt(tt_tensor *a, tt_tensor *b);
 
-/* a <= b, a > b, a >= b; likewise. */
+/* a <= b, a > b, a >= b; errors as above. */
 TT_API tt_tensor *tt_le(tt_tensor *a, tt_tensor *b);
 TT_API tt_tensor *tt_gt(tt_tensor *a, tt_tensor *b);
 TT_API tt_tensor *tt_ge(tt_tensor *a, tt_tensor *b);
@@ -332,7 +332,7 @@ TT_API tt_tensor *tt_eq_scalar(tt_tensor *x, double number);
 TT_API tt_tensor *tt_ne_scalar(tt_tensor *x, double number);
 TT_API tt_tensor *tt_lt_scalar(tt_tensor *x, double number);
 
-/* x <= number, x > number, x >= number; likewise. */
+/* x <= number, x > number, x >= number; errors as above. */
 TT_API tt_tensor *tt_le_scalar(tt_tensor *x, double number);
 TT_API tt_tensor *tt_gt_scalar(tt_tensor *x, double number);
 TT_API tt_tensor *tt_ge_scalar(tt_tensor *x, double number);
@@ -340,12 +340,12 @@ TT_API tt_tensor *tt_ge_scalar(tt_tensor *x, double number);
 /* ---- threads ---- */
 
 /* How many threads one operator of this process may use, oneDNN's included; 0 = the default: OMP_NUM_THREADS, or else
- * the CPUs this process may use; those that other ranks of its group on the same host may use, too, are divided among
- * them. Our own kernels give the same bits for any number. TT_ERR_INVALID below 0. In a forked child (but those of
- * tt_spawn(), see spawn.h) it is 1, as
- * OpenMP's threads don't survive a fork (TT_ERR_STATE for more). Where they can't be started (ulimit -u) it becomes 1,
- * with a warning in the log (tt_set_log()). Signals go to the program's own threads, and to those that compute only
- * between products and convolutions. PyTorch: torch.set_num_threads. Thread-safe. */
+ * the CPUs this process may use; CPUs that other ranks of its group on the same host may use, too, are divided among
+ * them. Our own kernels give the same bits for any number. TT_ERR_INVALID below 0. OpenMP's threads don't survive a
+ * fork: in a forked child it is 1, and more is TT_ERR_STATE; children of tt_spawn() (spawn.h) may have more. Where
+ * threads can't be started (ulimit -u) it becomes 1, with a warning in the log (tt_set_log()). Signals go to the
+ * program's own threads, and to those that compute only between products and convolutions. PyTorch:
+ * torch.set_num_threads. Thread-safe. */
 TT_API TT_NODISCARD tt_status tt_set_num_threads(int threads);
 
 /* How many threads an operator may use now. PyTorch: torch.get_num_threads. Thread-safe. */
@@ -373,17 +373,17 @@ TT_API void tt_generator_seed(tt_generator *generator, uint64_t seed);
 TT_API uint32_t tt_generator_random(tt_generator *generator);
 TT_API uint64_t tt_generator_random64(tt_generator *generator);
 
-/* Where a generator stands, as a new tensor (i64, of a length that is this library's), and back: it goes on as the one
- * did whose state this is. NULL is the thread's default generator. TT_ERR_DTYPE, TT_ERR_SHAPE, TT_ERR_INVALID: not such
- * a state; then nothing has changed. PyTorch: Generator.get_state, set_state, whose layout is another. */
+/* A generator's state as a new tensor (i64, of a length that only this library has) / set it: the generator goes on as
+ * the one did that the state was taken from. NULL is the thread's default generator. TT_ERR_DTYPE, TT_ERR_SHAPE,
+ * TT_ERR_INVALID: not such a state; then nothing has changed. PyTorch: Generator.get_state, set_state, whose layout is
+ * another. */
 TT_API tt_tensor *tt_generator_get_state(tt_generator *generator);
 TT_API TT_NODISCARD tt_status tt_generator_set_state(tt_generator *generator, const tt_tensor *state);
 
 /* Fill x (f32 or f64) in place with numbers from [low, high), all equally likely. `generator` NULL: the thread's
  * default one. Not recorded. PyTorch: Tensor.uniform_.
  * Errors: TT_ERR_DTYPE another type; TT_ERR_INVALID low > high, a difference that the type doesn't hold, or x repeats
- * elements in memory;
- * TT_ERR_MEMORY on a device other than the host; x NULL: as tt_item(). */
+ * elements in memory; TT_ERR_MEMORY on a device other than the host; x NULL: as tt_item(). */
 TT_API TT_NODISCARD tt_status tt_uniform_(tt_tensor *x, double low, double high, tt_generator *generator);
 
 /* Fill x (f32 or f64) in place with normally distributed numbers of this mean and standard deviation. `generator` and

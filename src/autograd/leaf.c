@@ -6,7 +6,6 @@
 #include "tensor/core/pool.h"
 #include "tensor/device/capture.h"
 #include "tensor/ops/ops.h"
-#include "tensor/ops/sparse_rows.h"
 
 #include <string.h>
 

@@ -1,8 +1,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "tensor/ops/ops.h"
-#include "tensor/random/orthogonal.h"
-#include "tensor/random/truncated_normal.h"
+#include "tensor/random/random.h"
 
 #include <tutti/init.h>
 

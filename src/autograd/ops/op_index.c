@@ -3,7 +3,7 @@
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
-#include "tensor/ops/sparse_rows.h"
+#include "tensor/ops/ops.h"
 
 #include <inttypes.h>
 

@@ -2,11 +2,11 @@
 #ifndef TT_AUTOGRAD_OP_RNN_H
 #define TT_AUTOGRAD_OP_RNN_H
 
-#include "tensor/kernels/kernels_rnn.h"
+#include "tensor/kernels/kernels_calls.h"
 
 #include <tutti/tensor.h>
 
-/* T steps, B sequences, H hidden values, G gates (kernels_rnn.h). Shapes have been checked; T is at least 1. */
+/* T steps, B sequences, H hidden values, G gates (kernels_calls.h). Shapes have been checked; T is at least 1. */
 typedef struct tt__rnn_call {
     tt__cell cell;
     bool reverse;      /* the last step comes first */

@@ -3,7 +3,7 @@
 #define TT_AUTOGRAD_WINDOW_H
 
 #include "tensor/core/tensor.h"
-#include "tensor/kernels/kernels_conv.h"
+#include "tensor/kernels/kernels_calls.h"
 
 /* An option as a caller gives it: one number for both dimensions, or two in `hw`. Zeros: not given. */
 typedef struct tt__pair {

@@ -7,7 +7,6 @@
 #include "comm/group.h"
 #include "tensor/core/tensor.h"
 #include "tensor/ops/ops.h"
-#include "tensor/ops/sparse_rows.h"
 
 #include <stdlib.h>
 

@@ -31,7 +31,8 @@ static inline double tt__load_f64(tt_dtype dtype, const void *p) {
     return 0;
 }
 
-/* Return v as an integer from `low` to `high`: cut, and outside the nearer end; NaN is 0. C leaves both undefined. */
+/* Convert v to an integer in low..high: truncate it, and clamp what lies outside; NaN gives 0. C leaves such
+ * conversions undefined. */
 static inline int64_t tt__int_of_f64(double v, int64_t low, int64_t high) {
     int64_t whole = v >= 0x1p63 ? INT64_MAX : v < -0x1p63 ? INT64_MIN : v != v ? 0 : (int64_t)v;
     return whole < low ? low : whole > high ? high : whole;

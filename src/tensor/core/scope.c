@@ -110,7 +110,7 @@ static void scope_enter(tt_scope *s) {
     atomic_store_explicit(&s->thread, &mine, memory_order_relaxed);
 }
 
-/* Take `s` out of this thread's stack, wherever in it. */
+/* Take `s` out of this thread's stack, wherever it stands there. */
 static void scope_leave(tt_scope *s) {
     for (tt_scope **at = &mine.inner; *at; at = &(*at)->outer)
         if (*at == s) {
@@ -121,7 +121,7 @@ static void scope_leave(tt_scope *s) {
     atomic_store_explicit(&s->thread, NULL, memory_order_relaxed);
 }
 
-/* Pass an error that was not fetched to the scope outside, if that has none: its NULL may have gone there too. */
+/* Pass an error that was not fetched to the enclosing scope, unless that has one: the NULL may have gone there, too. */
 static void pass_error_on(tt_scope *s, tt_scope *outer) {
     if (s->error.status && outer && !outer->error.status)
         outer->error = s->error;
@@ -250,8 +250,8 @@ static void keep_in_scope(first_error *e, tt_status status, const char *text) {
 
 static bool has_error_outside(void) { return mine.outside.status && mine.outside.clearings == tt__error_clearings(); }
 
-/* Keep the first error outside of scopes, where only its fetching or the program's tt_clear_error() ends an
- * expression. */
+/* Outside of scopes, keep the first error until it is fetched or the program calls tt_clear_error(): nothing else ends
+ * an expression there. */
 static void keep_outside(tt_status status, const char *text) {
     if (has_error_outside())
         return;

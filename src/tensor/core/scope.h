@@ -8,8 +8,7 @@
 
 #include <tutti/tensor.h>
 
-/* When a scope ends its records go first, so that no tensor goes before what was recorded with it; of each kind the
- * newest first. */
+/* A scope that ends frees its records first, since they refer to tensors; of each kind the newest first. */
 typedef enum tt__entry_kind { TT__ENTRY_RECORD, TT__ENTRY_TENSOR, TT__ENTRY_KINDS } tt__entry_kind;
 
 /* The first member of each struct that a scope can hold. */

@@ -1,4 +1,5 @@
-#include "tensor/core/storage.h"
+/* Storage: made on a device, counted, and freed or recycled with its last tensor. */
+#include "tensor/core/tensor.h"
 
 #include "tensor/core/pool.h"
 #include "tensor/device/pinned.h"
@@ -16,7 +17,7 @@ _Static_assert(sizeof(tt__storage) <= HEADER, "the elements stay 64-byte aligned
 tt__storage *tt__storage_new(const tt_device *device, size_t bytes) {
     bool host = tt__device_is_host(device);
     if (!host && !bytes)
-        bytes = 1; /* memory of our own has a size: so it is known from borrowed memory */
+        bytes = 1; /* a size of 0 means borrowed memory */
     tt__storage *storage = tt__pool_alloc(HEADER + (host ? bytes : 0));
     if (!storage)
         return NULL;

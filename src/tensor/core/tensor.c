@@ -2,13 +2,47 @@
 #include "tensor/core/tensor.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/quarantine.h"
 #include "tensor/core/pool.h"
-#include "tensor/core/unscoped.h"
 #include "tensor/device/pinned.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+/* ---- tensors that only tt_tensor_free() frees ----
+ *
+ * A loop without a scope piles them up: the log warns once. Tensors that are kept, held (parameters, buffers, state,
+ * data) or leaves are not counted. */
+
+/* A program has some dozens of tensors of its own beside what models, optimizers and data sets hold. More, or more
+ * memory, comes from a loop that frees none; a few large ones are the program's data before a data set has them. */
+enum { MANY = 5000, SOME = 16 };
+static const int64_t many_bytes = (int64_t)1 << 30;
+
+static _Atomic int64_t alive, held_bytes;
+
+/* Count a tensor that was made with no scope open, and the bytes it brought. From any thread. */
+static void unscoped_add(size_t bytes) {
+    static _Atomic bool warned;
+    int64_t count = atomic_fetch_add_explicit(&alive, 1, memory_order_relaxed) + 1;
+    int64_t held = atomic_fetch_add_explicit(&held_bytes, (int64_t)bytes, memory_order_relaxed) + (int64_t)bytes;
+    if (__builtin_expect(count < MANY && (count < SOME || held < many_bytes), 1) ||
+        atomic_exchange_explicit(&warned, true, memory_order_relaxed))
+        return;
+    tt__log(TT_LOG_WARNING,
+            "%lld tensors with %lld MiB live outside of scopes, where only tt_tensor_free() frees them: memory grows. "
+            "Write TT_AUTO_SCOPE; at the top of the loop's body, or tt_keep() those that are to stay",
+            (long long)count, (long long)(held >> 20));
+}
+
+static void unscoped_remove(size_t bytes) {
+    atomic_fetch_sub_explicit(&alive, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&held_bytes, (int64_t)bytes, memory_order_relaxed);
+}
 
 /* ---- making ---- */
 
@@ -47,13 +81,13 @@ static tt_tensor *give_to_scope(tt_tensor *x, size_t bytes) {
     x->unscoped = !in_scope;
     x->unscoped_bytes = bytes;
     if (!in_scope)
-        tt__unscoped_add(bytes);
+        unscoped_add(bytes);
     return x;
 }
 
 void tt__tensor_means_to_stay(tt_tensor *x) {
     if (x->unscoped)
-        tt__unscoped_remove(x->unscoped_bytes);
+        unscoped_remove(x->unscoped_bytes);
     x->unscoped = false;
 }
 
@@ -65,7 +99,7 @@ static void set_strides(tt_tensor *x, const int64_t *stride) {
     x->contiguous = !stride || x->numel == 0 || tt__shape_is_contiguous(&x->shape, stride);
 }
 
-/* Let x, a shell, lie in new memory; NULL: it is freed. */
+/* Give x, a shell, its storage. `storage` NULL: record an error and free x. */
 static tt_tensor *lay_in(const char *who, tt_tensor *x, const tt_device *device, tt__storage *storage, size_t bytes,
                          const int64_t *stride) {
     x->storage = storage;
@@ -342,4 +376,17 @@ bool tt__tensor_check(const char *who, const tt_tensor *x) {
         return true;
     tt__tensor_fail(TT_ERR_STATE, "%s: %s", who, tt__away_text(x, (char[400]){0}, 400));
     return false;
+}
+
+/* ---- a tensor in words, for errors of all layers ---- */
+
+const char *tt_tensor_describe(const tt_tensor *x, char *out, size_t size) {
+    if (!out || !size)
+        return out;
+    int n = snprintf(out, size, "%s", x ? tt_dtype_name(x->dtype) : "NULL");
+    if (x && (size_t)n + 1 < size) {
+        out[n++] = ' ';
+        tt__shape_text(&x->shape, out + n, size - (size_t)n);
+    }
+    return out;
 }

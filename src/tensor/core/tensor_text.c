@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/text/format.h"
 #include "tensor/core/element.h"
+#include "tensor/core/tensor.h"
 #include "tensor/ops/ops.h"
 
 #include <inttypes.h>

@@ -3,14 +3,13 @@
  *
  * Of bf16, scores, probabilities and their gradients are f32; where they are a product's factor they are rounded.
  * Gradients of k and v, which are sums over blocks, are f32 up to the end. */
-#include "tensor/cpu/cpu_attention.h"
+#include "tensor/cpu/cpu_kernels.h"
 
 #include "base/error.h"
 #include "tensor/core/pool.h"
 #include "tensor/cpu/half/wide.h"
 #include "tensor/cpu/levels.h"
 #include "tensor/cpu/onednn/onednn.h"
-#include "tensor/cpu/onednn/onednn_product.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,15 +1,5 @@
-/* The host's CPUs: the kernels that are faster than the plain loops, which serve for the rest. */
-#include "tensor/cpu/cpu_attention.h"
-#include "tensor/cpu/cpu_copy.h"
-#include "tensor/cpu/cpu_dropout.h"
-#include "tensor/cpu/cpu_elementwise.h"
-#include "tensor/cpu/cpu_index.h"
-#include "tensor/cpu/cpu_norm.h"
-#include "tensor/cpu/cpu_pointwise.h"
-#include "tensor/cpu/cpu_pooling.h"
-#include "tensor/cpu/cpu_reduce.h"
-#include "tensor/cpu/cpu_rnn.h"
-#include "tensor/cpu/cpu_softmax.h"
+/* The device "cpu": a table of the kernels that are faster than the plain loops, which do the rest. */
+#include "tensor/cpu/cpu_kernels.h"
 #include "tensor/cpu/half/cpu_half.h"
 #include "tensor/cpu/half/wide.h"
 #include "tensor/cpu/onednn/onednn.h"

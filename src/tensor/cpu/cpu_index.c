@@ -1,5 +1,5 @@
 /* Rows found by index: y (O,N,C) = rows of x (O,V,C), or rows of x (O,N,C) added to those of y (O,V,C). */
-#include "tensor/cpu/cpu_index.h"
+#include "tensor/cpu/cpu_kernels.h"
 
 #include "tensor/device/parallel.h"
 

@@ -1,6 +1,6 @@
 /* Max pooling. Channels last, a window's taps are rows of C channels, taken one after the other; otherwise planes are
  * walked element by element. Threads share images, or planes. */
-#include "tensor/cpu/cpu_pooling.h"
+#include "tensor/cpu/cpu_kernels.h"
 
 #include "tensor/cpu/levels.h"
 #include "tensor/device/parallel.h"

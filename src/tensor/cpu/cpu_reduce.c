@@ -1,5 +1,5 @@
 /* Sums. Long ones are made of sums of fixed blocks, added in order: the same bits for any number of threads. */
-#include "tensor/cpu/cpu_reduce.h"
+#include "tensor/cpu/cpu_kernels.h"
 
 #include "base/error.h"
 #include "tensor/core/pool.h"

@@ -1,5 +1,5 @@
 /* Threads share the rows, that is the sequences of a batch. */
-#include "tensor/cpu/cpu_rnn.h"
+#include "tensor/cpu/cpu_kernels.h"
 
 #include "tensor/cpu/levels.h"
 #include "tensor/device/parallel.h"

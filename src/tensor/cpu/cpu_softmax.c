@@ -1,5 +1,5 @@
 /* Softmaxes, row by row; blocks of rows are shared among threads. */
-#include "tensor/cpu/cpu_softmax.h"
+#include "tensor/cpu/cpu_kernels.h"
 
 #include "tensor/cpu/levels.h"
 #include "tensor/device/parallel.h"

@@ -4,8 +4,7 @@
 #define TT_TENSOR_CPU_LEVELS_H
 
 #include "base/machine/cpu.h"
-#include "tensor/kernels/kernels_pointwise.h"
-#include "tensor/kernels/kernels_rnn.h"
+#include "tensor/kernels/kernels_calls.h"
 
 #include <stdint.h>
 
@@ -115,7 +114,7 @@ typedef struct tt__batch_norm_kernels {
                         const float *shift, const float *slope, float *dx);
 } tt__batch_norm_kernels;
 
-/* A row of what a recurrent cell reads and writes: kernels_rnn.h. */
+/* A row of what a recurrent cell reads and writes: kernels_calls.h. */
 typedef struct tt__cell_row {
     const float *x, *bias, *h, *c;
     float *gates, *c_next, *y;

@@ -1,3 +1,4 @@
+/* Max pooling of f32: loops over channels, or over windows side by side. */
 #include "tensor/cpu/levels.h"
 
 /* Of a and the later b: is b the larger, or NaN? NaN is replaced by the next NaN only. */

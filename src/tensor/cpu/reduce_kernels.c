@@ -1,3 +1,4 @@
+/* Sums of f32, in double. */
 #include "tensor/cpu/levels.h"
 
 /* Partial sums: element i goes to number i % LANES; in the end they are added as a balanced tree. */

@@ -1,3 +1,4 @@
+/* Recurrent cells in f32: one sequence, forward and backward. */
 #include "tensor/cpu/levels.h"
 #include "tensor/cpu/math_f32.h"
 

@@ -1,3 +1,4 @@
+/* Softmax of one row of f32, and its gradient. */
 #include "tensor/cpu/levels.h"
 #include "tensor/cpu/math_f32.h"
 

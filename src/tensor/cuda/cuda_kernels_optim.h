@@ -1,7 +1,10 @@
-/* Steps of optimizers: see cuda_kernels.h. */
+/* Kernels on parameters and gradients of a CUDA device, as cuda_kernels.h says: optimizers' steps, looking through
+ * gradients, sums over ranks. */
 #ifndef TT_TENSOR_CUDA_CUDA_KERNELS_OPTIM_H
 #define TT_TENSOR_CUDA_CUDA_KERNELS_OPTIM_H
 
+#include "tensor/cuda/cuda_kernels.h"
+#include "tensor/device/device.h"
 #include "tensor/rules/rules.h"
 
 #include <tutti/tensor.h>
@@ -11,6 +14,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- steps of optimizers (cuda_optim.cu) */
 
 /* An update whose arrays are the host's no more: `update` doesn't use its own pointers to them. */
 typedef struct tt__cuda_step {
@@ -53,6 +58,24 @@ typedef struct tt__cuda_row_step {
 } tt__cuda_row_step;
 cudaError_t tt__cuda_row_step_run(cudaStream_t stream, tt_dtype dtype, tt__optim_rule rule,
                                   const tt__cuda_row_step *step);
+
+/* ---- looking through gradients (cuda_grad.cu) */
+
+/* Of f32 and f64: x (n), contiguous, n > 0. `parts` blocks share x, by way of `scratch` (parts). */
+typedef struct tt__cuda_measure {
+    const void *x;
+    int64_t n, parts;
+    double p, *scratch, *total;
+} tt__cuda_measure;
+cudaError_t tt__cuda_grad_measure(cudaStream_t stream, tt_dtype dtype, const tt__cuda_measure *m);
+
+cudaError_t tt__cuda_grad_unscale(cudaStream_t stream, tt_dtype dtype, void *x, int64_t n, double factor,
+                                  double *found);
+
+/* ---- sums over the memory of several ranks (cuda_sharing.cu) */
+
+/* For 2 to TT__DEVICE_PEERS ranks: see tt__device_sharing. */
+cudaError_t tt__cuda_sum_peers(cudaStream_t stream, const tt__device_sum *sum);
 
 #ifdef __cplusplus
 }

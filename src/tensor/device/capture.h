@@ -2,8 +2,8 @@
  *
  * A captured call repeats the numbers that it was given. A number that the host has anew for each step (a key of
  * dropout, the count of an optimizer's steps) lies in memory of the device instead, and has a source: code that gives
- * it for a replay. Sources are asked in the order in which they came, so that those that draw draw as the steps
- * themselves would. Calls that the host has to wait for, or does alone, refuse to be captured. */
+ * it for a replay. Sources are asked in the order in which they were added, so that random draws come as the steps
+ * themselves would draw. A call that makes the host wait, or that the host does alone, refuses to be captured. */
 #ifndef TT_TENSOR_CAPTURE_H
 #define TT_TENSOR_CAPTURE_H
 
@@ -29,7 +29,8 @@ tt_status tt__graph_check(const char *who, const tt_device *device);
 /* Begin to capture in this thread. NULL: an error that starts with `who`. */
 tt__graph *tt__graph_begin(const char *who, const tt_device *device);
 
-/* End the capture. `status`: how it went; if not well, and the graph can't be replayed, returned as it is. */
+/* End the capture. `status`: what the captured function returned; if it is an error, the graph can't be replayed, and
+ * it is returned as it is. */
 tt_status tt__graph_end(tt__graph *graph, tt_status status);
 
 /* Enqueue the graph's work, with new numbers. */

@@ -15,21 +15,22 @@ struct tt__kernels;
 /* What an exchange between ranks needs of a device whose work runs beside the host, in the order of its stream. May be
  * called from any thread. */
 typedef struct tt__device_queue {
-    /* Let copies reach this memory of the host's without the driver's own buffers. It is unpinned before it is freed,
-     * and when no copy is under way. Memory that can't be pinned is copied all the same, more slowly. */
+    /* Pin memory of the host: copies reach it without the driver's own buffers. It must be unpinned before it is freed,
+     * while no copy is under way. Memory that can't be pinned is copied all the same, more slowly. */
     tt_status (*pin)(const tt_device *device, void *host, size_t bytes);
     void (*unpin)(const tt_device *device, void *host);
 
-    /* Begin to copy to the host what `from` has behind the work so far; it runs beside later work. *mark: what sent()
-     * is asked with, until it says done or fails. `wait`: wait for it. When either has failed, no copy is under way. */
+    /* Begin to copy `from`, as the work so far leaves it, to the host, beside later work. sent() takes the *mark that
+     * this gives, until it says done or fails; `wait`: it waits. When either has failed, no copy is under way. */
     tt_status (*send)(const tt_device *device, void *host, const void *from, size_t bytes, void **mark);
     tt_status (*sent)(const tt_device *device, void *mark, bool wait, bool *done);
 
-    /* Copy from the host, between earlier and later work. The host's bytes stay as they are until the work is done. */
+    /* Copy from the host, between earlier and later work. The caller leaves the host's bytes alone until that is
+     * done. */
     tt_status (*receive)(const tt_device *device, void *to, const void *host, size_t bytes);
 
-    /* Let *mark, NULL or that of earlier work, tell when the work so far is done: sent() is asked with it. After a
-     * failure it is NULL, and the work is done. */
+    /* Let *mark, NULL or that of earlier work, tell sent() when the work so far is done. After a failure it is NULL,
+     * and the work is done. */
     tt_status (*mark)(const tt_device *device, void **mark);
 
     void *(*stream)(const tt_device *device); /* as a back end takes it: tt_call.stream */
@@ -75,12 +76,12 @@ typedef struct tt__device_sum {
 
 /* What ranks of a host need to add up each other's memory where it lies. May be called from any thread. */
 typedef struct tt__device_sharing {
-    /* The piece that memory of the device lies in, and a descriptor for it, the caller's to close. */
+    /* Find the piece that memory of the device lies in / make a descriptor for it, which the caller closes. */
     tt_status (*piece)(const tt_device *device, const void *memory, tt__device_piece *piece);
     tt_status (*give)(const tt_device *device, const void *memory, int *fd);
 
-    /* Another process's range: addresses for it, and pieces as they come. What is backed there is replaced. `fd` stays
-     * the caller's. */
+    /* Reserve addresses for another process's range / map a piece of it there, in the place of what is there. `fd`
+     * stays the caller's. */
     tt_status (*range_new)(const tt_device *device, uint64_t bytes, void **range);
     tt_status (*range_take)(const tt_device *device, void *range, const tt__device_piece *piece, int fd);
     void *(*range_at)(const void *range, uint64_t offset);

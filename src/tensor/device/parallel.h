@@ -2,8 +2,8 @@
  *
  * How many: tt_set_num_threads(), else OMP_NUM_THREADS, else the CPUs this process may use, shared with the ranks of
  * its host that may use them, too (comm sets base/process/limits.h). A process that forks has no threads of OpenMP in
- * the child, where one more product would wait for them forever: children compute on one thread, but those of
- * tt_spawn(), whose function runs in a new thread, for which OpenMP starts new ones. */
+ * the child, where one more product would wait for them forever: children compute on one thread. Those of tt_spawn()
+ * are an exception: their function runs in a new thread, for which OpenMP starts new ones. */
 #ifndef TT_TENSOR_PARALLEL_H
 #define TT_TENSOR_PARALLEL_H
 
@@ -15,9 +15,9 @@
  * environment variable. */
 void tt__openmp_wait_briefly(void);
 
-/* Call body(user, begin, end) for ranges that make up 0..n-1, each `block` long but for the last, in any order and
- * thread. The ranges don't depend on the number of threads: results kept for each range and combined in order have the
- * same bits for any. Returns when all are done. */
+/* Call body(user, begin, end) for ranges that make up 0..n-1, each `block` long, the last one maybe shorter, in any
+ * order and thread. The ranges don't depend on the number of threads: results kept for each range and combined in order
+ * have the same bits for any. Returns when all are done. */
 void tt__parallel_for(int64_t n, int64_t block, void (*body)(void *user, int64_t begin, int64_t end), void *user);
 
 /* Does this thread run a share of such a loop beside others? What it calls then has one thread. */

@@ -1,8 +1,41 @@
+/* Softmax and losses, by way of contiguous operands, and checks of targets. */
 #include "base/error.h"
 #include "base/text/format.h"
-#include "tensor/shape/contiguous.h"
+#include "tensor/ops/staged.h"
 
 #include <inttypes.h>
+
+/* ---- softmax */
+
+tt_status tt__log_softmax_out(const char *who, tt_tensor *y, const tt_tensor *x) {
+    if (y->numel == 0)
+        return TT_OK;
+    tt__operands o = TT__OPERANDS(who, log_softmax, y, x);
+    return TT__RUN(o, log_softmax, o.y, o.in[0]);
+}
+
+tt_status tt__log_softmax_backward_out(const char *who, tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
+    if (dx->numel == 0)
+        return TT_OK;
+    tt__operands o = TT__OPERANDS(who, log_softmax_backward, dx, y, g);
+    return TT__RUN(o, log_softmax_backward, o.y, o.in[0], o.in[1]);
+}
+
+tt_status tt__softmax_out(const char *who, tt_tensor *y, const tt_tensor *x) {
+    if (y->numel == 0)
+        return TT_OK;
+    tt__operands o = TT__OPERANDS(who, softmax, y, x);
+    return TT__RUN(o, softmax, o.y, o.in[0]);
+}
+
+tt_status tt__softmax_backward_out(const char *who, tt_tensor *dx, const tt_tensor *y, const tt_tensor *g) {
+    if (dx->numel == 0)
+        return TT_OK;
+    tt__operands o = TT__OPERANDS(who, softmax_backward, dx, y, g);
+    return TT__RUN(o, softmax_backward, o.y, o.in[0], o.in[1]);
+}
+
+/* ---- losses */
 
 tt_status tt__cross_entropy_out(const char *who, tt_tensor *loss, tt_tensor *stats, const tt_tensor *x,
                                 const tt_tensor *t) {
@@ -48,6 +81,8 @@ tt_status tt__nll_rows_backward_out(const char *who, tt_tensor *dx, const tt_ten
     tt__operands o = TT__OPERANDS(who, nll_rows_backward, dx, t, w, g);
     return TT__RUN(o, nll_rows_backward, o.y, o.in[0], o.in[1], o.in[2], call);
 }
+
+/* ---- targets */
 
 /* Check those that are not `ignore`: a copy has class 0 in its place. */
 static tt_status check_others(const char *who, const tt_tensor *target, int64_t V, int64_t ignore, const char *text) {

@@ -1,3 +1,4 @@
+/* Matrix products: of one pair of matrices, with a bias, and of batches. */
 #include "tensor/ops/ops.h"
 
 #include "base/error.h"

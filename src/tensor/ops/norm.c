@@ -1,6 +1,6 @@
 /* Normalisation: operands are brought to a layout in which channels, or rows, have one stride. */
 #include "base/error.h"
-#include "tensor/core/storage.h"
+#include "tensor/core/tensor.h"
 #include "tensor/ops/staged.h"
 
 #include <float.h>

@@ -1,4 +1,4 @@
-#include "tensor/ops/ops_rnn.h"
+/* Recurrent layers over time: a product and a kernel for each step, forward and backward. */
 
 #include "base/error.h"
 #include "tensor/ops/ops.h"

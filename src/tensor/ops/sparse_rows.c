@@ -1,4 +1,4 @@
-#include "tensor/ops/sparse_rows.h"
+/* Gradients of some of a matrix's rows: summed by row, and joined. */
 
 #include "base/error.h"
 #include "tensor/ops/ops.h"
@@ -11,7 +11,7 @@ static int compare_row_numbers(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-/* Sort n numbers, and keep each once. Returns how many these are. */
+/* Sort n numbers and drop repeats. Returns how many are left. */
 static int64_t sort_unique(int64_t *row, int64_t n) {
     int64_t kept = 0;
     qsort(row, (size_t)n, sizeof *row, compare_row_numbers);

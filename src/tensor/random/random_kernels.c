@@ -1,6 +1,6 @@
 /* mt19937 (Matsumoto and Nishimura, 1998) and the float transforms behind it, as torch computes them on AVX2: every fma
  * is written out, everything else rounds by itself, so that each level gives the same bits. */
-#include "tensor/random/random_kernels.h"
+#include "tensor/random/generator.h"
 
 #include "base/dtype.h"
 

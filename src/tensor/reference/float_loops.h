@@ -2,6 +2,9 @@
  * in the order of memory, and rounded once. Also defines the table, called TABLE. B batch, V classes. */
 #define SUM double
 #define FROM_SUM(s) FROM_F64(s)
+#include "base/philox.h"
+#include "tensor/ops/pointwise_parts.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -9,9 +12,8 @@
 #define AS_ORDER(v) LOAD(v)
 #define IS_NAN(o) ((o) != (o))
 #include "tensor/reference/common_loops.h"
-#include "tensor/reference/conv_loops.h"
+#include "tensor/reference/image_loops.h"
 #include "tensor/reference/norm_loops.h"
-#include "tensor/reference/pooling_loops.h"
 
 /* ---- element by element */
 
@@ -37,7 +39,128 @@ static tt_status ref_relu_backward(tt_tensor *dx, const tt_tensor *y, const tt_t
     return TT_OK;
 }
 
-#include "tensor/reference/pointwise_loops.h"
+/* ---- formulas, in double */
+
+#define K(c) (c)
+#define SELECT(condition, p, q) ((condition) ? (p) : (q))
+#define EXP exp
+#define LOG log
+#define LOG1P log1p
+#define SQRT sqrt
+#define ABS fabs
+#define TANH tanh
+#define ERF erf
+#define POW pow
+
+/* One input. */
+static double unary_value(const tt__unary *call, double x) {
+    double a = call->a, b = call->b;
+    (void)b;
+    switch (call->op) {
+#define UNARY_CASE(name, saves, forward, backward) \
+    case TT__##name:                               \
+        return forward;
+        TT__UNARY_FORMULAS(UNARY_CASE)
+        TT__UNARY_PLAIN_FORMULAS(UNARY_CASE)
+#undef UNARY_CASE
+    case TT__UNARY_OPS:
+        break;
+    }
+    return a;
+}
+
+static double unary_gradient(const tt__unary *call, double v, double g) {
+    double a = call->a, b = call->b;
+    switch (call->op) {
+#define UNARY_CASE(name, saves, forward, backward) \
+    case TT__##name:                               \
+        return backward;
+        TT__UNARY_FORMULAS(UNARY_CASE)
+        TT__UNARY_PLAIN_FORMULAS(UNARY_CASE)
+#undef UNARY_CASE
+    case TT__UNARY_OPS:
+        break;
+    }
+    return b;
+}
+
+static tt_status ref_unary(tt_tensor *y, const tt_tensor *x, const tt__unary *call) {
+    for (tt__iter it = TT__ITER_OVER(y, x); it.more; tt__iter_next(&it))
+        for (int64_t i = 0; i < it.n; i++)
+            AT(0, i) = FROM_F64(unary_value(call, (double)LOAD(AT(1, i))));
+    return TT_OK;
+}
+
+static tt_status ref_unary_backward(tt_tensor *dx, const tt_tensor *v, const tt_tensor *g, const tt__unary *call) {
+    for (tt__iter it = TT__ITER_OVER(dx, v, g); it.more; tt__iter_next(&it))
+        for (int64_t i = 0; i < it.n; i++)
+            AT(0, i) = FROM_F64(unary_gradient(call, (double)LOAD(AT(1, i)), (double)LOAD(AT(2, i))));
+    return TT_OK;
+}
+
+/* Two inputs. */
+static double binary_value(const tt__binary *call, double x, double z) {
+    double a = call->a;
+    switch (call->op) {
+#define BINARY_CASE(name, forward, dx, dz) \
+    case TT__##name:                       \
+        return forward;
+        TT__BINARY_FORMULAS(BINARY_CASE)
+        TT__BINARY_PLAIN_FORMULAS(BINARY_CASE)
+#undef BINARY_CASE
+    case TT__BINARY_OPS:
+        break;
+    }
+    return a;
+}
+
+static double binary_gradient(const tt__binary *call, int input, double x, double z, double g) {
+    double a = call->a;
+    switch (call->op) {
+#define BINARY_CASE(name, forward, dx, dz) \
+    case TT__##name:                       \
+        return input == 0 ? (dx) : (dz);
+        TT__BINARY_FORMULAS(BINARY_CASE)
+        TT__BINARY_PLAIN_FORMULAS(BINARY_CASE)
+#undef BINARY_CASE
+    case TT__BINARY_OPS:
+        break;
+    }
+    return a;
+}
+
+static tt_status ref_binary(tt_tensor *y, const tt_tensor *x, const tt_tensor *z, const tt__binary *call) {
+    for (tt__iter it = TT__ITER_OVER(y, x, z); it.more; tt__iter_next(&it))
+        for (int64_t i = 0; i < it.n; i++)
+            AT(0, i) = FROM_F64(binary_value(call, (double)LOAD(AT(1, i)), (double)LOAD(AT(2, i))));
+    return TT_OK;
+}
+
+static tt_status ref_binary_backward(tt_tensor *d, const tt_tensor *x, const tt_tensor *z, const tt_tensor *g,
+                                     const tt__binary *call, int input) {
+    for (tt__iter it = TT__ITER_OVER(d, x, z, g); it.more; tt__iter_next(&it))
+        for (int64_t i = 0; i < it.n; i++)
+            AT(0, i) = FROM_F64(
+                binary_gradient(call, input, (double)LOAD(AT(1, i)), (double)LOAD(AT(2, i)), (double)LOAD(AT(3, i))));
+    return TT_OK;
+}
+
+/* ---- dropout */
+
+static bool dropout_keeps(const tt__dropout *call, int64_t i) {
+    uint32_t words[4];
+    tt__philox(call->key, (uint64_t)i / 4, words);
+    return words[i % 4] >= call->limit;
+}
+
+static tt_status ref_dropout(tt_tensor *y, const tt_tensor *x, const tt__dropout *call) {
+    for (tt__iter it = TT__ITER_OVER(y, x); it.more; tt__iter_next(&it))
+        for (int64_t i = 0; i < it.n; i++) {
+            bool keeps = dropout_keeps(call, &AT(0, i) - (TYPE *)y->data);
+            AT(0, i) = keeps ? FROM_F64((double)LOAD(AT(1, i)) * call->scale) : STORE(0);
+        }
+    return TT_OK;
+}
 
 /* ---- sums */
 
@@ -189,25 +312,54 @@ static tt_status ref_mse_loss_backward(tt_tensor *da, const tt_tensor *a, const 
     return TT_OK;
 }
 
+/* ---- losses over rows of V classes */
+
+static double class_weight(const tt_tensor *w, int64_t v) { return w ? (double)LOAD(((const TYPE *)w->data)[v]) : 1; }
+
+static tt_status ref_nll_rows(tt_tensor *loss, tt_tensor *share, const tt_tensor *x, const tt_tensor *t,
+                              const tt_tensor *w, const tt__nll *call) {
+    int64_t R = x->shape.dim[0], V = x->shape.dim[1];
+    for (int64_t r = 0; r < R; r++) {
+        const TYPE *row = (const TYPE *)x->data + r * V;
+        int64_t target = ((const int64_t *)t->data)[r];
+        bool counts = target != call->ignore;
+        double weight = counts ? class_weight(w, target) : 0, all = 0;
+        for (int64_t v = 0; v < V && counts && call->smoothing != 0; v++)
+            all += class_weight(w, v) * (double)LOAD(row[v]);
+        double hit = counts ? weight * (double)LOAD(row[target]) : 0;
+        ((TYPE *)share->data)[r] = FROM_F64(weight);
+        ((TYPE *)loss->data)[r] = FROM_F64((call->smoothing - 1) * hit - call->smoothing / (double)V * all);
+    }
+    return TT_OK;
+}
+
+static tt_status ref_nll_rows_backward(tt_tensor *dx, const tt_tensor *t, const tt_tensor *w, const tt_tensor *g,
+                                       const tt__nll *call) {
+    int64_t R = dx->shape.dim[0], V = dx->shape.dim[1];
+    for (int64_t r = 0; r < R; r++) {
+        TYPE *row = (TYPE *)dx->data + r * V;
+        int64_t target = ((const int64_t *)t->data)[r];
+        double gradient = target == call->ignore ? 0 : (double)LOAD(((const TYPE *)g->data)[r]);
+        double each = call->smoothing == 0 ? 0 : call->smoothing / (double)V * gradient; /* 0, even of NaN */
+        for (int64_t v = 0; v < V; v++)
+            row[v] = FROM_F64(-(each == 0 ? 0 : each * class_weight(w, v)));
+        if (target != call->ignore)
+            row[target] = FROM_F64(-(each + (1 - call->smoothing) * gradient) * class_weight(w, target));
+    }
+    return TT_OK;
+}
+
 #include "tensor/reference/attention_loops.h"
-#include "tensor/reference/dropout_loops.h"
-#include "tensor/reference/loss_loops.h"
 #include "tensor/reference/reduction_loops.h"
-#include "tensor/reference/resize_loops.h"
 #include "tensor/reference/rnn_loops.h"
 
 const tt__kernels TABLE = {
     COMMON_KERNELS,
-    CONV_KERNELS,
-    POINTWISE_KERNELS,
+    IMAGE_KERNELS,
     NORM_KERNELS,
-    POOLING_KERNELS,
     REDUCTION_KERNELS,
-    RESIZE_KERNELS,
     RNN_KERNELS,
     ATTENTION_KERNELS,
-    LOSS_KERNELS,
-    DROPOUT_KERNELS,
     .scale = ref_scale,
     .relu = ref_relu,
     .relu_backward = ref_relu_backward,
@@ -221,4 +373,11 @@ const tt__kernels TABLE = {
     .nll_loss_backward = ref_nll_loss_backward,
     .mse_loss = ref_mse_loss,
     .mse_loss_backward = ref_mse_loss_backward,
+    .unary = ref_unary,
+    .unary_backward = ref_unary_backward,
+    .binary = ref_binary,
+    .binary_backward = ref_binary_backward,
+    .dropout = ref_dropout,
+    .nll_rows = ref_nll_rows,
+    .nll_rows_backward = ref_nll_rows_backward,
 };

@@ -1,4 +1,4 @@
-/* Normalisation, in the types of common_loops.h: see kernels_norm.h. Computed in double, rounded once. */
+/* Normalisation, in the types of common_loops.h: see kernels.h. Computed in double, rounded once. */
 #define NUMBERS(x) ((const double *)(x)->data)
 #define ELEMENTS(x) ((TYPE *)(x)->data)
 

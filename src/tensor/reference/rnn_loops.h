@@ -1,4 +1,4 @@
-/* Recurrent cells: included by float_loops.h; see kernels_rnn.h. Computed in double, rounded once. */
+/* Recurrent cells: included by float_loops.h; see kernels.h. Computed in double, rounded once. */
 static double rnn_get(const tt_tensor *x, int64_t row, int64_t column) {
     return (double)LOAD(((const TYPE *)x->data)[row * x->stride[0] + column]);
 }

@@ -16,7 +16,7 @@ static tt_tensor place_for(const tt_tensor *y, const tt_tensor *x, int dim, int6
     return place;
 }
 
-/* Do two shapes agree, but for dimension `but`? */
+/* Do two shapes agree in all dimensions other than `but`? */
 static bool shapes_agree(const tt_shape *a, const tt_shape *b, int but) {
     if (a->ndim != b->ndim)
         return false;

@@ -135,16 +135,15 @@ tt_status tt__tensor_move(const char *who, tt_tensor *x, void *data) {
 
 /* ---- new tensors ---- */
 
-/* Make a tensor of another dtype on x's device, in x's layout. */
-static tt_tensor *empty_as(const char *who, const tt_tensor *x, tt_dtype dtype) {
+/* Make a tensor of another dtype or on another device, in x's layout. */
+static tt_tensor *empty_as(const char *who, const tt_tensor *x, const tt_device *device, tt_dtype dtype) {
     int64_t stride[TT_MAX_DIMS];
-    if (x->contiguous)
-        return tt__tensor_new_on(who, tt__device_of(x), x->shape, dtype, NULL);
-    tt__shape_dense_strides(&x->shape, x->stride, stride);
-    return tt__tensor_new_on(who, tt__device_of(x), x->shape, dtype, stride);
+    if (!x->contiguous)
+        tt__shape_dense_strides(&x->shape, x->stride, stride);
+    return tt__tensor_new_on(who, device, x->shape, dtype, x->contiguous ? NULL : stride);
 }
 
-tt_tensor *tt__empty_like(const char *who, const tt_tensor *x) { return empty_as(who, x, x->dtype); }
+tt_tensor *tt__empty_like(const char *who, const tt_tensor *x) { return empty_as(who, x, tt__device_of(x), x->dtype); }
 
 tt_tensor *tt__empty_beside(const char *who, const tt_tensor *x, tt_shape shape, tt_dtype dtype) {
     return tt__tensor_new_on(who, tt__device_of(x), shape, dtype, NULL);
@@ -161,13 +160,11 @@ tt_tensor *tt__clone_contiguous(const char *who, const tt_tensor *x) {
 }
 
 tt_tensor *tt__to(const char *who, const tt_tensor *x, tt_dtype dtype) {
-    return filled_from(who, empty_as(who, x, dtype), x);
+    return filled_from(who, empty_as(who, x, tt__device_of(x), dtype), x);
 }
 
 tt_tensor *tt__to_device(const char *who, const tt_tensor *x, const tt_device *device) {
-    int64_t stride[TT_MAX_DIMS];
-    tt__shape_dense_strides(&x->shape, x->stride, stride);
-    return filled_from(who, tt__tensor_new_on(who, device, x->shape, x->dtype, x->contiguous ? NULL : stride), x);
+    return filled_from(who, empty_as(who, x, device, x->dtype), x);
 }
 
 /* ---- one element ---- */

@@ -1,7 +1,7 @@
 #include "tensor/shape/memory_format.h"
 
 void tt__format_strides(const tt_shape *shape, tt_memory_format format, int64_t *stride) {
-    /* wrap where the shape overflows, which whoever makes the tensor refuses */
+    /* wrap for a shape that overflows; making such a tensor fails */
     uint64_t C = (uint64_t)shape->dim[1], H = (uint64_t)shape->dim[2], W = (uint64_t)shape->dim[3];
     uint64_t last[] = {H * W * C, 1, W * C, C}, first[] = {C * H * W, H * W, W, 1};
     for (int d = 0; d < 4; d++)

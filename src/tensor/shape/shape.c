@@ -48,7 +48,7 @@ void tt__shape_memory_order(int ndim, const int64_t *stride, int *order) {
 
 void tt__shape_dense_strides(const tt_shape *shape, const int64_t *like, int64_t *stride) {
     int order[TT_MAX_DIMS] = {0};
-    uint64_t n = 1; /* wraps where the shape overflows, which whoever makes the tensor refuses */
+    uint64_t n = 1; /* wraps for a shape that overflows; making such a tensor fails */
     tt__shape_memory_order(shape->ndim, like, order);
     for (int i = shape->ndim - 1; i >= 0; i--) {
         stride[order[i]] = (int64_t)n;

@@ -1,6 +1,5 @@
 /* The generator against what torch 1.13, 2.6 and 2.14 draw for the same seeds (tests/vectors/torch-rng.json). */
 #include "tensor/random/generator.h"
-#include "tensor/random/random_kernels.h"
 #include "unit/base/sha256.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/dtype.h"
-#include "tensor/cpu/half/half_loops.h"
+#include "tensor/cpu/half/wide.h"
 
 #include <stdlib.h>
 #include <string.h>

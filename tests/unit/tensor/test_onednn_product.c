@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "tensor/cpu/onednn/onednn_product.h"
+#include "tensor/cpu/onednn/onednn.h"
 #include "tensor/device/parallel.h"
 #include "tensor/ops/ops.h"
 

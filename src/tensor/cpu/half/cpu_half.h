@@ -4,7 +4,6 @@
 
 #include "tensor/kernels/kernels.h"
 
-/* cpu_half.c */
 tt_status tt__cpu_matmul_half(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, double beta);
 tt_status tt__cpu_matmul_bias_half(tt_tensor *y, const tt_tensor *a, const tt_tensor *b, const tt_tensor *bias);
 tt_status tt__cpu_conv2d_half(tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
@@ -21,16 +20,10 @@ tt_status tt__cpu_dropout_half(tt_tensor *y, const tt_tensor *x, const tt__dropo
 tt_status tt__cpu_max_pool2d_half(tt_tensor *y, tt_tensor *at, const tt_tensor *x, const tt__pooling *pool);
 tt_status tt__cpu_max_pool2d_backward_half(tt_tensor *dx, const tt_tensor *g, const tt_tensor *at,
                                            const tt__pooling *pool);
-
-/* cpu_half_sum.c */
 tt_status tt__cpu_sum_half(tt_tensor *y, const tt_tensor *x, double factor);
-
-/* cpu_half_attention.c */
 tt_status tt__cpu_attention_half(tt_tensor *y, tt_tensor *stats, const tt__attention *in);
 tt_status tt__cpu_attention_backward_half(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *stats,
                                           const tt_tensor *g, const tt__attention *in);
-
-/* cpu_half_pointwise.c */
 tt_status tt__cpu_add_half(tt_tensor *y, const tt_tensor *a, const tt_tensor *b);
 tt_status tt__cpu_sub_half(tt_tensor *y, const tt_tensor *a, const tt_tensor *b);
 tt_status tt__cpu_mul_half(tt_tensor *y, const tt_tensor *a, const tt_tensor *b);

@@ -1,9 +1,27 @@
-/* Stand-ins in f32 for tensors of 16-bit floats, for the length of a kernel. */
+/* 16-bit floats in f32: conversion, and stand-ins for tensors for the length of a kernel. */
 #ifndef TT_TENSOR_CPU_WIDE_H
 #define TT_TENSOR_CPU_WIDE_H
 
-#include "tensor/cpu/half/half_loops.h"
+#include "base/machine/cpu.h"
 #include "tensor/kernels/kernels.h"
+
+#include <stdint.h>
+
+/* Loops between f32 and the floats of 16 bits, one table per instruction-set level (levels.h). At every level the bits
+ * are those of base/half.h. */
+typedef struct tt__half_loops {
+    void (*widen)(int64_t n, const uint16_t *x, float *y);
+    void (*narrow)(int64_t n, const float *x, uint16_t *y); /* to nearest, ties to even; NaN stays NaN */
+} tt__half_loops;
+
+typedef struct tt__half_kernels {
+    tt__half_loops f16, bf16;
+} tt__half_kernels;
+
+TT__LEVEL_DECLARE(tt__half_kernels, tt__half_kernels_of_types);
+static inline const tt__half_kernels *tt__half_loops_of_level(void) {
+    return TT__LEVEL_CHOOSE(tt__half_kernels_of_types);
+}
 
 /* The loops between f32 and dtype; NULL: it is no 16-bit float. */
 static inline const tt__half_loops *tt__half_loops_of(tt_dtype dtype) {
@@ -23,8 +41,8 @@ typedef struct tt__wide {
     tt__wide_use use;
 } tt__wide;
 
-/* Make the stand-in of x, or of nothing if x is NULL; IN and BOTH: with its values. After a failure, too,
- * tt__wide_end() must follow; in between, `seen` is the kernel's. */
+/* Make the stand-in of x (NULL: nothing); IN and BOTH: with its values. tt__wide_end() must follow, also after a
+ * failure; in between a kernel uses `seen`. */
 tt_status tt__wide_begin(tt__wide *w, const tt_tensor *x, tt__wide_use use);
 
 /* Begin three: an output and the inputs a and b (may be NULL). */

@@ -1,11 +1,11 @@
-/* dnnl_sgemm is the same in versions 2 and 3. */
+/* Products of f32 by oneDNN's dnnl_sgemm, which is the same in versions 2 and 3. */
 #include "tensor/cpu/onednn/onednn.h"
 
 #include "base/error.h"
 #include "base/machine/cpu.h"
 #include "base/process/threads.h"
 #include "tensor/core/pool.h"
-#include "tensor/cpu/onednn/onednn_load.h"
+#include "tensor/cpu/onednn/onednn_library.h"
 #include "tensor/device/parallel.h"
 
 #include <string.h>
@@ -94,7 +94,7 @@ static tt_status spread_pieces(const product *p, bool of_b, int64_t most, tt_sta
     return status;
 }
 
-/* How long a piece of `length` is: at least as much as keeps all threads busy, and all alike. */
+/* Return the length of a piece of `length`: enough to keep all threads busy, and the same for all pieces. */
 static int64_t spread_length(const product *p, int64_t length) {
     int64_t threads = tt_get_num_threads(), most = threads * SPREAD_FLOATS / p->K;
     most = most < threads * SHARING ? threads * SHARING : most;

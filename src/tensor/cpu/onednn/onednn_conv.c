@@ -1,6 +1,6 @@
 /* Convolutions of f32 and bf16 by oneDNN. A primitive is made for each kind of call (shapes, format, direction,
  * threads) and kept by its thread, which so runs it without a lock; oneDNN itself keeps the code that the threads'
- * primitives share. Channels-last images are used as they lie. Contiguous ones, and weights, are packed in the order
+ * primitives share. Channels-last images are used in place. Contiguous ones, and weights, are packed in the order
  * that oneDNN chooses and results brought back, which takes less time than it saves; memory for that, and for what it
  * computes in between, comes from the pool for the length of a call. */
 #include "tensor/cpu/onednn/onednn_conv.h"
@@ -8,8 +8,7 @@
 #include "base/error.h"
 #include "base/process/threads.h"
 #include "tensor/core/pool.h"
-#include "tensor/cpu/onednn/onednn_cache.h"
-#include "tensor/cpu/onednn/onednn_version.h"
+#include "tensor/cpu/onednn/onednn_library.h"
 #include "tensor/device/parallel.h"
 #include "tensor/shape/memory_format.h"
 

@@ -2,7 +2,7 @@
 #ifndef TT_TENSOR_CPU_ONEDNN_CONV_H
 #define TT_TENSOR_CPU_ONEDNN_CONV_H
 
-#include "tensor/cpu/onednn/onednn_version.h"
+#include "tensor/cpu/onednn/onednn_library.h"
 #include "tensor/kernels/kernels.h"
 
 /* A convolution's tensors; `bias` may be NULL. The one that `direction` says is written, of `count` images from `first`

@@ -10,7 +10,7 @@
 
 enum {
     PIECE_BYTES = 1 << 20, /* of images and outputs, for each thread */
-    PIECE_WEIGHTS = 16,    /* a piece's bytes are that many times its weights', which each piece reorders */
+    PIECE_WEIGHTS = 16,    /* a piece has that many times the bytes of the weights, which each piece reorders */
 };
 
 static int64_t image_bytes(const tt_tensor *x) {
@@ -19,7 +19,7 @@ static int64_t image_bytes(const tt_tensor *x) {
 
 static int64_t weight_bytes(const tt_tensor *w) { return w->numel * (int64_t)tt_dtype_size(w->dtype); }
 
-/* Return how many images a piece has; as even as it goes. */
+/* Return how many images a piece has; pieces are as even as possible. */
 static int64_t images_a_piece(const tt__conv_call *c) {
     int64_t n = c->x->shape.dim[0], each = image_bytes(c->x) + image_bytes(c->y);
     int64_t least = (int64_t)PIECE_BYTES * tt_get_num_threads(), by_weights = PIECE_WEIGHTS * weight_bytes(c->w);

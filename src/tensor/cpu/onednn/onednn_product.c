@@ -1,13 +1,12 @@
 /* A primitive is made for each kind of product (shapes, layouts, type, threads) and kept by its thread; memory for what
  * oneDNN computes in between comes from the pool for the length of a call. */
-#include "tensor/cpu/onednn/onednn_product.h"
+#include "tensor/cpu/onednn/onednn.h"
 
 #include "base/error.h"
 #include "base/machine/cpu.h"
 #include "base/process/threads.h"
 #include "tensor/core/pool.h"
-#include "tensor/cpu/onednn/onednn_cache.h"
-#include "tensor/cpu/onednn/onednn_version.h"
+#include "tensor/cpu/onednn/onednn_library.h"
 #include "tensor/device/parallel.h"
 
 #include <stdatomic.h>

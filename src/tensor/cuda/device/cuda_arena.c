@@ -177,8 +177,6 @@ static void split(tt__arena *arena, tt__arena_block *block, size_t bytes) {
     list_free(arena, rest);
 }
 
-uint64_t tt__arena_take(tt__arena *arena, size_t bytes) { return tt__arena_take_for(arena, NULL, bytes); }
-
 uint64_t tt__arena_take_for(tt__arena *arena, tt__arena_pool *pool, size_t bytes) {
     size_t whole = (bytes + TT__ARENA_ALIGNMENT - 1) / TT__ARENA_ALIGNMENT * TT__ARENA_ALIGNMENT;
     if (whole < bytes || !table_has_room(arena))

@@ -6,8 +6,8 @@
  * later on the same stream. One range has two uses: nothing is lost between segments, and all of it can be registered
  * or mapped elsewhere at once.
  *
- * A pool is a set of blocks that one graph of work uses at each launch. Blocks of a pool that are given back stay its
- * own, and count as used, until the pool ends. Not thread-safe: the caller locks. */
+ * A pool is a set of blocks that one graph of work uses at each launch. Blocks of a pool that are given back stay in
+ * it, and count as used, until the pool ends. Not thread-safe: the caller locks. */
 #ifndef TT_TENSOR_CUDA_CUDA_ARENA_H
 #define TT_TENSOR_CUDA_CUDA_ARENA_H
 
@@ -42,13 +42,12 @@ typedef struct tt__arena {
     uint64_t takes;                 /* blocks that were ever taken */
 } tt__arena;
 
-/* Take `bytes` (rounded up); 0: there is no memory. */
-uint64_t tt__arena_take(tt__arena *arena, size_t bytes);
-
 /* Give back what was taken. A pool's block goes to its pool. */
 void tt__arena_give(tt__arena *arena, uint64_t address);
 
-/* Take for a pool: from its free blocks, or a block that becomes its own. */
+/* Take `bytes` (rounded up): for a pool from its free blocks, or a block that becomes its own; `pool` NULL: for
+ * nobody's.
+ * 0: there is no memory. */
 uint64_t tt__arena_take_for(tt__arena *arena, tt__arena_pool *pool, size_t bytes);
 
 /* Give back to a pool what no other pool has. */
@@ -69,8 +68,8 @@ size_t tt__arena_free_at_end(const tt__arena *arena);
 /* The last `bytes`, which are free, are backed no longer. */
 void tt__arena_cut(tt__arena *arena, size_t bytes);
 
-/* Count the blocks in use of the largest sizes, the largest first. Returns of how many sizes there are some, at most
- * n. */
+/* Count the blocks in use by size, for the n largest sizes, the largest first. Returns how many sizes are in use, at
+ * most n. */
 int tt__arena_largest_used(const tt__arena *arena, int n, size_t *bytes, size_t *count);
 
 /* Free the notes about blocks; the range is the caller's. */

@@ -1,6 +1,6 @@
 /* Graphs: the work that a thread enqueues, captured on a stream of its own, so that other threads' work goes on. */
-#include "tensor/cuda/cuda_kernels_graph.h"
-#include "tensor/cuda/device/cuda_memory.h"
+#include "tensor/cuda/cuda_kernels.h"
+#include "tensor/cuda/device/cuda_state.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* The range of addresses of a device, and copies from and to the host. */
-#include "tensor/cuda/device/cuda_memory.h"
+#include "tensor/cuda/device/cuda_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

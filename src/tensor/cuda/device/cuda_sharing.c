@@ -1,7 +1,7 @@
 /* A device's memory as other processes of the host see it: the driver's descriptors for its pieces, and other
  * processes' ranges, mapped here. Only what was asked for is mapped, at the place that it has in its own range. */
-#include "tensor/cuda/cuda_kernels_sharing.h"
-#include "tensor/cuda/device/cuda_memory.h"
+#include "tensor/cuda/cuda_kernels_optim.h"
+#include "tensor/cuda/device/cuda_state.h"
 
 #include <stdlib.h>
 

@@ -4,10 +4,10 @@
 
 #include "tensor/core/tensor.h"
 #include "tensor/cuda/cuda_kernels.h"
-#include "tensor/cuda/cuda_kernels_within.h"
 #include "tensor/cuda/device/cuda_arena.h"
 #include "tensor/device/device_plugin.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
@@ -31,8 +31,8 @@ typedef struct tt__cuda_state {
     size_t piece_count, piece_room;
     uint64_t last_serial;
     int refused;                /* the driver's error when it gave no more memory */
-    struct tt__blas *blas;      /* cuda_blas.h; NULL: no product has used it */
-    struct tt__dnn_device *dnn; /* cuda_dnn_run.h; NULL: nothing has used it */
+    struct tt__blas *blas;      /* cuda_blas.c; NULL: no product has used it */
+    struct tt__dnn_device *dnn; /* cuda_dnn.c; NULL: nothing has used it */
     tt__cuda_fault *fault;      /* the first index out of range that wasn't told yet; memory of the host */
 } tt__cuda_state;
 
@@ -71,10 +71,10 @@ bool tt__cuda_is_forked(void);
 /* Has this process used CUDA? */
 bool tt__cuda_is_used(void);
 
-/* TT_ERR_UNSUPPORTED in such a child; `name` is what it wanted to use. */
+/* Fail with TT_ERR_UNSUPPORTED in such a child; `name` is what it wanted to use. */
 tt_status tt__cuda_check_forked(const char *name);
 
-/* The same; else this process has used CUDA. */
+/* The same; elsewhere note that this process has used CUDA. */
 tt_status tt__cuda_check_process(const tt__cuda_state *state);
 
 /* The same, and make `state` the device that this thread's calls of CUDA mean. */
@@ -113,5 +113,32 @@ const struct tt__kernels *const *tt__cuda_kernels(void);
 /* Memory of the device for a call's own use, in the order of its stream; NULL: none, with an error. */
 void *tt__cuda_scratch(tt__cuda_state *state, size_t bytes);
 void tt__cuda_scratch_free(tt__cuda_state *state, void *p);
+
+/* ---- memory, and copies from and to the host: what its tt_device offers (cuda_memory.c) */
+
+/* Take memory for a pool; NULL: of nobody's. NULL: none, with an error. */
+void *tt__cuda_take(tt__cuda_state *state, tt__arena_pool *pool, size_t bytes);
+
+/* Reserve the range of addresses. */
+tt_status tt__cuda_memory_begin(tt__cuda_state *state);
+
+/* Reserve addresses / map memory at some of them for the device to read and write; it stays when its handle, which this
+ * releases, is gone / unmap it. */
+CUresult tt__cuda_reserve(CUdeviceptr *base, size_t bytes);
+CUresult tt__cuda_map(const tt__cuda_state *state, CUdeviceptr at, size_t bytes, CUmemGenericAllocationHandle handle);
+void tt__cuda_unmap(CUdeviceptr at, size_t bytes);
+void tt__cuda_release(CUmemGenericAllocationHandle handle);
+
+/* What tt_device_memory_get(), tt_device_reset_peak() and tt_device_empty_cache() say of it and do. */
+tt_status tt__cuda_memory_get(tt__cuda_state *state, tt_device_memory *memory);
+void tt__cuda_reset_peak(tt__cuda_state *state);
+tt_status tt__cuda_empty_cache(tt__cuda_state *state);
+
+/* Copy, behind what was enqueued before, and wait until the host's bytes may be read or changed. */
+tt_status tt__cuda_to_host(tt__cuda_state *state, void *host, const void *from, size_t bytes);
+tt_status tt__cuda_from_host(tt__cuda_state *state, void *to, const void *host, size_t bytes);
+
+/* Wait until all that was enqueued is done; errors of that work come here, also indices that were out of range. */
+tt_status tt__cuda_wait(tt__cuda_state *state);
 
 #endif

@@ -1,9 +1,9 @@
 /* Scaled dot product attention of a batch of matrices: a block for a row of q, and for dk and dv a block for a row of
- * k. The scores are nowhere in memory: they are made again each time, as many as a block has threads. f32 and 16-bit floats
- * are computed in f32, f64 in f64, sums in an order that depends on shapes alone. Letters as in
+ * k. The scores are nowhere in memory: they are made again each time, as many as a block has threads. f32 and
+ * 16-bit floats are computed in f32, f64 in f64, sums in an order that depends on shapes alone. Letters as in
  * tensor/reference/attention_loops.h. */
+#include "tensor/cuda/cuda_kernels_layers.h"
 #include "tensor/cuda/kernels/cuda_code.cuh"
-#include "tensor/cuda/cuda_kernels_attention.h"
 
 namespace tt {
 

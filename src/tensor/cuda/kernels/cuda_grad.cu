@@ -1,6 +1,6 @@
 /* Gradients: their measure, joined in an order that depends on their size alone, and what is not finite in them. */
 #include "tensor/cuda/kernels/cuda_code.cuh"
-#include "tensor/cuda/cuda_kernels_grad.h"
+#include "tensor/cuda/cuda_kernels_optim.h"
 
 namespace tt {
 

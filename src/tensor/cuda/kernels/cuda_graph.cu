@@ -1,7 +1,6 @@
-/* Numbers travel as a kernel's parameters: unlike a copy from the host's memory that never waits, and the host's words
- * are its own again at once. */
+/* Setting the numbers of a graph. They travel as a kernel's parameters. Unlike a copy from the host's memory this never waits, and the host may change its words at once. */
 #include "tensor/cuda/kernels/cuda_code.cuh"
-#include "tensor/cuda/cuda_kernels_graph.h"
+#include "tensor/cuda/cuda_kernels.h"
 
 #include <string.h>
 

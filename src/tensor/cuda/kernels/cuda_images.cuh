@@ -3,7 +3,7 @@
 #define TT_TENSOR_CUDA_CUDA_IMAGES_CUH
 
 #include "tensor/cuda/kernels/cuda_code.cuh"
-#include "tensor/cuda/cuda_kernels_conv.h"
+#include "tensor/cuda/cuda_kernels_images.h"
 
 namespace tt {
 

@@ -1,8 +1,41 @@
-/* The negative log likelihood of targets t among V classes, and the mean squared error; sums in double. */
-#include "tensor/cuda/cuda_kernels_losses.h"
-#include "tensor/cuda/kernels/cuda_means.cuh"
+/* Losses: cross entropy of logits, the negative log likelihood of targets t among V classes, the mean squared error.
+ * Sums are made in double. */
+#include "tensor/cuda/kernels/cuda_code.cuh"
+
+#include "tensor/cuda/cuda_kernels_layers.h"
 
 namespace tt {
+
+/* ---- means that losses are: of parts in double, over rows whose target is a class ---- */
+
+/* How many of n targets are classes, 0..V-1? The others were reported, or are to be ignored. All threads of a block
+ * get the number. */
+__device__ inline double block_classes(const int64_t *t, int64_t n, int64_t V) {
+    double count = 0;
+    for (int64_t i = threadIdx.x; i < n; i += THREADS)
+        count += is_place(t[i], V);
+    return block_reduce(count, join_sum());
+}
+
+/* One block: mean = the sum of n parts, divided by `divisor`, or, with targets t, by how many of these are classes. */
+template <class T>
+__global__ void mean_of_parts(T *mean, const double *part, int64_t n, double divisor, const int64_t *t, int64_t V) {
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < n; i += THREADS)
+        sum += part[i];
+    sum = block_reduce(sum, join_sum());
+    if (t)
+        divisor = block_classes(t, n, V);
+    if (threadIdx.x == 0)
+        store(mean, (wide<T>)(sum / divisor));
+}
+
+/* One block: each = g / how many of n targets are classes. */
+template <class T> __global__ void share_of_classes(double *each, const T *g, const int64_t *t, int64_t n, int64_t V) {
+    const double count = block_classes(t, n, V);
+    if (threadIdx.x == 0)
+        *each = (double)load(g) / count;
+}
 
 /* ---- negative log likelihood: the mean of all rows ---- */
 
@@ -124,6 +157,52 @@ template <class T> cudaError_t mse_backward_run(cudaStream_t stream, const tt__c
     return c->n ? launch(mse_backward<T>, grid_for(c->n), stream, *c) : cudaSuccess;
 }
 
+/* ---- cross entropy of logits x (B,V) and targets t (B) ---- */
+
+/* A block for a row: rows[b] = log sum[b] - (x[b][t[b]] - max[b]), stats as tensor/kernels/kernels.h says. */
+template <class T> __global__ void cross_entropy_rows(tt__cuda_cross_entropy c) {
+    typedef wide<T> W;
+    T *stats = (T *)c.stats;
+    for (int64_t b = blockIdx.x; b < c.B; b += gridDim.x) {
+        const T *x = (const T *)c.x + b * c.V;
+        W max = -INFINITY, sum = 0;
+        for (int64_t v = threadIdx.x; v < c.V; v += THREADS)
+            max = join_max()(max, load(x + v));
+        max = block_reduce(max, join_max());
+        for (int64_t v = threadIdx.x; v < c.V; v += THREADS)
+            sum += exp(load(x + v) - max);
+        sum = block_reduce(sum, join_sum());
+        if (threadIdx.x == 0) {
+            store(stats + 2 * b, max);
+            store(stats + 2 * b + 1, sum);
+            const bool counts = is_place(c.t[b], c.V);
+            c.rows[b] = counts ? log((double)sum) - ((double)load(x + c.t[b]) - (double)max) : 0;
+        }
+    }
+}
+
+template <class T> cudaError_t cross_entropy_run(cudaStream_t stream, const tt__cuda_cross_entropy *c) {
+    cudaError_t error = launch_blocks(cross_entropy_rows<T>, grid_of(c->B), stream, *c);
+    return error ? error : launch_blocks(mean_of_parts<T>, 1, stream, (T *)c->loss, c->rows, c->B, 1., c->t, c->V);
+}
+
+/* dx = (exp(x - max) / sum - [v == t]) * share, 0 where t is no class */
+template <class T> __global__ void cross_entropy_backward(tt__cuda_cross_entropy c) {
+    typedef wide<T> W;
+    const T *stats = (const T *)c.stats;
+    const W share = (W)*c.rows;
+    for (int64_t i = first_element(); i < c.B * c.V; i += all_threads()) {
+        int64_t b = i / c.V, v = i % c.V;
+        W p = exp(load((const T *)c.x + i) - load(stats + 2 * b)) / load(stats + 2 * b + 1);
+        store((T *)c.dx + i, is_place(c.t[b], c.V) ? (p - (W)(v == c.t[b])) * share : 0);
+    }
+}
+
+template <class T> cudaError_t cross_entropy_backward_run(cudaStream_t stream, const tt__cuda_cross_entropy *c) {
+    cudaError_t error = launch_blocks(share_of_classes<T>, 1, stream, c->rows, (const T *)c->g, c->t, c->B, c->V);
+    return error ? error : launch(cross_entropy_backward<T>, grid_for(c->B * c->V), stream, *c);
+}
+
 } /* namespace tt */
 
 extern "C" {
@@ -143,7 +222,13 @@ cudaError_t tt__cuda_nll_rows_backward(cudaStream_t stream, tt_dtype dtype,
 cudaError_t tt__cuda_mse_loss(cudaStream_t stream, tt_dtype dtype,
                               const tt__cuda_mse *c){TT__FLOATS(dtype, tt::mse_run, stream, c)}
 
-cudaError_t tt__cuda_mse_loss_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_mse *c) {
-    TT__FLOATS(dtype, tt::mse_backward_run, stream, c)
+cudaError_t tt__cuda_mse_loss_backward(cudaStream_t stream, tt_dtype dtype,
+                                       const tt__cuda_mse *c){TT__FLOATS(dtype, tt::mse_backward_run, stream, c)}
+
+cudaError_t tt__cuda_cross_entropy_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_cross_entropy *c){
+    TT__FLOATS(dtype, tt::cross_entropy_run, stream, c)}
+
+cudaError_t tt__cuda_cross_entropy_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_cross_entropy *c) {
+    TT__FLOATS(dtype, tt::cross_entropy_backward_run, stream, c)
 }
 }

@@ -2,7 +2,7 @@
  * of x with `in`: place i lies between x's entries `low` and `high`, `weight` of the way. Backward, an element of dx
  * gathers from the places that lie beside it: `low` never falls, so that they are found by bisection. */
 #include "tensor/cuda/kernels/cuda_images.cuh"
-#include "tensor/cuda/cuda_kernels_resize.h"
+#include "tensor/cuda/cuda_kernels_images.h"
 
 namespace tt {
 

@@ -1,6 +1,6 @@
 /* Recurrent cells, one step: a thread for each hidden value. The formulas are those of tensor/reference/rnn_loops.h. */
 #include "tensor/cuda/kernels/cuda_code.cuh"
-#include "tensor/cuda/cuda_kernels_rnn.h"
+#include "tensor/cuda/cuda_kernels_layers.h"
 
 namespace tt {
 

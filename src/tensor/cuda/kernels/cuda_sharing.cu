@@ -2,7 +2,7 @@
  * not above N, the first 2(N-p) ranks fold in pairs, which leaves p units, joined as a balanced tree. Products and sums
  * are rounded one by one, as on the host. */
 #include "tensor/cuda/kernels/cuda_code.cuh"
-#include "tensor/cuda/cuda_kernels_sharing.h"
+#include "tensor/cuda/cuda_kernels_optim.h"
 
 namespace tt {
 

@@ -5,7 +5,7 @@
 
 #include "tensor/cuda/device/cuda_state.h"
 #include "tensor/cuda/libraries/cuda_dnn_graph.h"
-#include "tensor/kernels/kernels_conv.h"
+#include "tensor/kernels/kernels_calls.h"
 
 /* x (N,C,H,W), y (N,K,P,Q), w (K,C/groups,R,S), or their gradients. w is contiguous; x and y are, too, or both have
  * their channels last. There are as many groups as the channels of x and w say. */

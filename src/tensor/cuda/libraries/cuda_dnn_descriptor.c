@@ -1,4 +1,5 @@
-#include "tensor/cuda/libraries/cuda_dnn_descriptor.h"
+/* Descriptors of cuDNN: made from attributes, finalized, and collected in a graph. */
+#include "tensor/cuda/libraries/cuda_dnn_graph.h"
 
 #include <string.h>
 

@@ -1,8 +1,61 @@
-/* Graphs that cuDNN is asked for: of the one operation that a convolution is, or of those that attention is made of. */
+/* Graphs that cuDNN is asked for, of the one operation that a convolution is, or of those that attention is made of;
+ * and its plans for them. */
 #ifndef TT_TENSOR_CUDA_CUDA_DNN_GRAPH_H
 #define TT_TENSOR_CUDA_CUDA_DNN_GRAPH_H
 
-#include "tensor/cuda/libraries/cuda_dnn_descriptor.h"
+#include "tensor/cuda/libraries/cuda_cudnn.h"
+#include "tensor/device/device.h"
+
+/* ---- descriptors, which cuDNN is asked with: made from attributes, then finalized */
+
+/* The library on a device. Functions below return cudnnStatus_t; after a failure the last two say what failed. */
+typedef struct tt__dnn_use {
+    const tt__dnn *dnn;
+    tt__dnn_object handle;
+    cudaStream_t stream;           /* the handle's: the device's, or, while a graph is captured, that of the capture */
+    const char *function, *object; /* "cudnnBackendFinalize", "a tensor" */
+} tt__dnn_use;
+
+typedef struct tt__dnn_attribute {
+    int name, type;
+    int64_t count;
+    const void *list;
+} tt__dnn_attribute;
+
+/* A graph and what it is made of: 69 parts for the gradients of causal attention. */
+enum { TT__DNN_GRAPH_PARTS = 80 };
+typedef struct tt__dnn_graph {
+    tt__dnn_object graph;
+    int count;
+    tt__dnn_object part[TT__DNN_GRAPH_PARTS];
+} tt__dnn_graph;
+
+/* cudnnDataType_t of a type of float. */
+extern const int tt__dnn_types[TT__DTYPES];
+
+/* Make an empty descriptor, which the library fills; or one with n attributes, finalized. After a failure *object is
+ * NULL. */
+int tt__dnn_create(tt__dnn_use *use, int kind, tt__dnn_object *object);
+int tt__dnn_make(tt__dnn_use *use, int kind, int n, const tt__dnn_attribute *attributes, tt__dnn_object *object);
+
+/* Read up to `most` elements of an attribute of a descriptor of this kind; *count: how many there are. */
+int tt__dnn_get(tt__dnn_use *use, int kind, tt__dnn_object object, const tt__dnn_attribute *attribute, int64_t *count,
+                void *list);
+
+/* End a descriptor; NULL: nothing happens. */
+void tt__dnn_end(const tt__dnn_use *use, tt__dnn_object object);
+
+/* Make a descriptor that is part of a graph. */
+int tt__dnn_part(tt__dnn_use *use, tt__dnn_graph *graph, int kind, int n, const tt__dnn_attribute *attributes,
+                 tt__dnn_object *object);
+
+/* Make the graph itself, of n operations. */
+int tt__dnn_graph_of(tt__dnn_use *use, int n, const tt__dnn_object *operations, tt__dnn_graph *graph);
+
+/* End a graph's parts and itself. */
+void tt__dnn_graph_end(const tt__dnn_use *use, tt__dnn_graph *graph);
+
+/* ---- what a graph is of */
 
 /* What is made: of a convolution y, the gradient of x, or that of w; of an attention y and stats, or all gradients. */
 typedef enum tt__dnn_direction {
@@ -53,5 +106,28 @@ int tt__dnn_attention_graph(tt__dnn_use *use, const tt__dnn_key *key, tt__dnn_gr
 
 /* Describe what the key says. After a failure, too, the parts are to be ended. */
 int tt__dnn_graph_begin(tt__dnn_use *use, const tt__dnn_key *key, tt__dnn_graph *graph);
+
+/* ---- plans (cuda_dnn_plan.c), kept for calls of the same sizes, layout and type */
+
+typedef struct tt__dnn_plan {
+    tt__dnn_key key;
+    uint64_t used;               /* when, by the number of calls; 0: there is no plan here */
+    bool refused;                /* cuDNN has none that may be used */
+    tt__dnn_object config, plan; /* the plan reads its engine's configuration */
+    size_t workspace;
+} tt__dnn_plan;
+
+/* A key has a place in one row, where the plan that was used least recently gives way. */
+enum { TT__DNN_ROWS = 64, TT__DNN_PLANS_IN_ROW = 4 };
+
+typedef struct tt__dnn_plans {
+    tt__dnn_use use;
+    uint64_t calls;
+    tt__dnn_plan plan[TT__DNN_ROWS][TT__DNN_PLANS_IN_ROW];
+} tt__dnn_plans;
+
+/* Find the plan for a key, or make it; it is good until the next call. Not thread-safe. The result is cudnnStatus_t,
+ * and plans->use then says what failed. */
+int tt__dnn_plan_for(tt__dnn_plans *plans, const tt__dnn_key *key, tt__dnn_plan **plan);
 
 #endif

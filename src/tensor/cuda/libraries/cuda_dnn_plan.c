@@ -1,4 +1,5 @@
-#include "tensor/cuda/libraries/cuda_dnn_plan.h"
+/* cuDNN's plans: chosen among its configurations, and kept by key. */
+#include "tensor/cuda/libraries/cuda_dnn_graph.h"
 
 #include "base/hash.h"
 

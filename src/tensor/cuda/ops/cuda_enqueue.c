@@ -1,4 +1,4 @@
-#include "tensor/cuda/ops/cuda_enqueue.h"
+#include "tensor/cuda/ops/cuda_ops.h"
 
 #include <string.h>
 

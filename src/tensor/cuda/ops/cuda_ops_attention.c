@@ -1,5 +1,5 @@
 /* Attention: by cuDNN where it takes it, else cuda_attention.cu. */
-#include "tensor/cuda/cuda_kernels_attention.h"
+#include "tensor/cuda/cuda_kernels_layers.h"
 #include "tensor/cuda/libraries/cuda_dnn.h"
 #include "tensor/cuda/ops/cuda_ops.h"
 

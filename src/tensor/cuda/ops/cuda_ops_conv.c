@@ -1,6 +1,6 @@
 /* Kernels of images: cuda_conv.cu, cuda_pool.cu, cuda_resize.cu. Convolutions run by cuDNN (cuda_dnn.h), or by our own
  * kernels where that is not used or doesn't take them. */
-#include "tensor/cuda/cuda_kernels_resize.h"
+#include "tensor/cuda/cuda_kernels_images.h"
 #include "tensor/cuda/libraries/cuda_dnn.h"
 #include "tensor/cuda/ops/cuda_ops.h"
 

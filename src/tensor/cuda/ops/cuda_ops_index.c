@@ -1,5 +1,5 @@
-/* Indexing and order: cuda_index.cu, cuda_index_add.cu. */
-#include "tensor/cuda/cuda_kernels_index.h"
+/* Indexing and order: cuda_index.cu, cuda_sort.cu. */
+#include "tensor/cuda/cuda_kernels.h"
 #include "tensor/cuda/ops/cuda_ops.h"
 
 /* x in another shape, with a stride of its own along `dim`; a value to walk over. */

@@ -1,5 +1,5 @@
-/* Normalisation: cuda_norm.cu, cuda_norm_sums.cu. */
-#include "tensor/cuda/cuda_kernels_norm.h"
+/* Normalisation: cuda_norm.cu. */
+#include "tensor/cuda/cuda_kernels_layers.h"
 #include "tensor/cuda/ops/cuda_ops.h"
 
 static void *norm_data(const tt_tensor *x) { return x ? x->data : NULL; }

@@ -1,8 +1,39 @@
-/* Reductions but sums: cuda_reduction.cu, cuda_extreme.cu. */
-#include "tensor/cuda/cuda_kernels_reduction.h"
+/* Reductions (cuda_reduce.cu, cuda_reduction.cu), and checks of a range (cuda_index.cu). */
+#include "tensor/cuda/cuda_kernels.h"
 #include "tensor/cuda/ops/cuda_ops.h"
 
 #include <math.h>
+#include <string.h>
+
+/* y's dimensions in which it does not repeat. */
+static tt_tensor unrepeated(const tt_tensor *y) { return tt__cuda_dims_of(y, y, false); }
+
+static tt_status cuda_sum(tt_tensor *y, const tt_tensor *x, double factor) {
+    const tt_tensor to = unrepeated(y), from = tt__cuda_dims_of(x, y, false), terms = tt__cuda_dims_of(x, y, true);
+    tt__cuda_sum sum = {
+        .outer = TT__CUDA_WALK(&to, &from), .inner = TT__CUDA_WALK(&terms), .factor = factor, .parts = 1};
+    sum.parts = tt__cuda_sum_parts(sum.outer.n, sum.inner.n);
+    tt__cuda_state *state = tt__cuda_of(y);
+    tt_status status = tt__cuda_enter(state);
+    if (!status && sum.parts > 1) {
+        sum.scratch = tt__cuda_scratch(state, (size_t)(sum.outer.n * sum.parts) * sizeof *sum.scratch);
+        status = sum.scratch ? TT_OK : tt__cuda_host->last_status();
+    }
+    if (!status)
+        status = tt__cuda_done(tt__cuda_sum_run(tt__cuda_stream(state), y->dtype, &sum), y, "sum");
+    tt__cuda_scratch_free(state, sum.scratch);
+    return status;
+}
+
+static tt_status cuda_expect_within(const tt_tensor *x, int64_t low, int64_t high, int64_t but, const char *text) {
+    const tt_tensor *const tensors[] = {x};
+    const tt__iter it = tt__cuda_host->iter_row_major(1, tensors);
+    const tt__walk w = tt__cuda_walk_of(&it, tensors);
+    tt__cuda_fault told = {.set = false};
+    strncpy(told.text, text, sizeof told.text - 1);
+    TT__CUDA_ENQUEUE(x, "expect_within",
+                     tt__cuda_expect_within(stream, x->dtype, &w, low, high, but, &told, tt__cuda_of(x)->fault));
+}
 
 /* y has x's shape, and strides of 0 along what is reduced. */
 static tt__cuda_reduction reduction_to(const tt_tensor *y, const tt_tensor *x) {
@@ -52,7 +83,7 @@ static tt_status cuda_norm(tt_tensor *y, const tt_tensor *x, double p) {
     tt_status status = r.outer.n ? reduction_scratch(&r, x, false) : TT_OK;
     if (status || !r.outer.n)
         return status;
-    return reduction_done(&r, tt__cuda_norm(tt__cuda_stream(tt__cuda_of(x)), x->dtype, &r, p), x, "norm");
+    return reduction_done(&r, tt__cuda_vector_norm(tt__cuda_stream(tt__cuda_of(x)), x->dtype, &r, p), x, "norm");
 }
 
 static tt_status cuda_any(const tt_tensor *x, bool all, tt_tensor *y) {
@@ -69,7 +100,7 @@ static tt_status cuda_norm_backward(tt_tensor *dx, const tt_tensor *x, const tt_
     tt_status status = dx->numel ? reduction_scratch(&r, x, isinf(p)) : TT_OK;
     if (status || !dx->numel)
         return status;
-    return reduction_done(&r, tt__cuda_norm_backward(tt__cuda_stream(tt__cuda_of(x)), x->dtype, &r, p), x,
+    return reduction_done(&r, tt__cuda_vector_norm_backward(tt__cuda_stream(tt__cuda_of(x)), x->dtype, &r, p), x,
                           "norm_backward");
 }
 
@@ -146,4 +177,6 @@ void tt__cuda_reduction_ops(tt__cuda_tables *t) {
     t->floats.extreme = t->integers.extreme = t->booleans.extreme = cuda_extreme;
     t->floats.argmax = t->integers.argmax = t->booleans.argmax = cuda_argmax;
     t->floats.extreme_backward = cuda_extreme_backward;
+    t->floats.sum = cuda_sum;
+    t->integers.expect_within = cuda_expect_within;
 }

@@ -1,5 +1,5 @@
 /* Recurrent cells: cuda_rnn.cu. */
-#include "tensor/cuda/cuda_kernels_rnn.h"
+#include "tensor/cuda/cuda_kernels_layers.h"
 #include "tensor/cuda/ops/cuda_ops.h"
 
 static tt__cuda_matrix cell_matrix(const tt_tensor *x) {

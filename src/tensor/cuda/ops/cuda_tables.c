@@ -5,9 +5,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void fill_tables(void) {
     tt__cuda_pointwise_ops(&tables);
-    tt__cuda_reduce_ops(&tables);
     tt__cuda_matmul_ops(&tables);
-    tt__cuda_rows_ops(&tables);
     tt__cuda_optim_ops(&tables);
     tt__cuda_conv_ops(&tables);
     tt__cuda_attention_ops(&tables);
@@ -15,9 +13,7 @@ static void fill_tables(void) {
     tt__cuda_reduction_ops(&tables);
     tt__cuda_norm_ops(&tables);
     tt__cuda_index_ops(&tables);
-    tt__cuda_choice_ops(&tables);
     tt__cuda_rnn_ops(&tables);
-    tt__cuda_grad_ops(&tables);
 }
 
 const tt__kernels *const *tt__cuda_kernels(void) {

@@ -54,7 +54,7 @@ static void what_is_taken_is_apart(void **state) {
             continue;
         }
         one->bytes = 1 + storm_below(&draw, (size_t)1 << (4 + storm_below(&draw, 16)));
-        one->address = tt__arena_take(&arena, one->bytes);
+        one->address = tt__arena_take_for(&arena, NULL, one->bytes);
         assert_true(one->address != 0);
         check_apart(&arena, taken, TAKEN, one);
     }
@@ -71,14 +71,14 @@ static void what_is_taken_is_apart(void **state) {
 static void the_best_fit_is_taken(void **state) {
     (void)state;
     tt__arena arena = new_arena(step);
-    uint64_t a = tt__arena_take(&arena, 4096), wall = tt__arena_take(&arena, 512), b = tt__arena_take(&arena, 1024),
-             end = tt__arena_take(&arena, 512);
+    uint64_t a = tt__arena_take_for(&arena, NULL, 4096), wall = tt__arena_take_for(&arena, NULL, 512),
+             b = tt__arena_take_for(&arena, NULL, 1024), end = tt__arena_take_for(&arena, NULL, 512);
     assert_true(a == base && wall == a + 4096 && b == wall + 512 && end == b + 1024);
     tt__arena_give(&arena, a);
     tt__arena_give(&arena, b);
-    assert_true(tt__arena_take(&arena, 1000) == b); /* though the other one is lower */
-    assert_true(tt__arena_take(&arena, 1024) == a); /* what is over stays free */
-    assert_true(tt__arena_take(&arena, 3072) == a + 1024);
+    assert_true(tt__arena_take_for(&arena, NULL, 1000) == b); /* though the other one is lower */
+    assert_true(tt__arena_take_for(&arena, NULL, 1024) == a); /* what is over stays free */
+    assert_true(tt__arena_take_for(&arena, NULL, 3072) == a + 1024);
     assert_int_equal(arena.most_used, 4096 + 512 + 1024 + 512);
     tt__arena_end(&arena);
 }
@@ -86,14 +86,14 @@ static void the_best_fit_is_taken(void **state) {
 static void memory_that_is_out_changes_nothing(void **state) {
     (void)state;
     tt__arena arena = new_arena(2 * step);
-    uint64_t a = tt__arena_take(&arena, step + 1);
+    uint64_t a = tt__arena_take_for(&arena, NULL, step + 1);
     assert_true(a == base);
     assert_int_equal(arena.backed, 2 * step);
-    assert_true(tt__arena_take(&arena, step) == 0);
-    assert_true(tt__arena_take(&arena, SIZE_MAX) == 0);
-    assert_true(tt__arena_take(&arena, reserved + 1) == 0);
+    assert_true(tt__arena_take_for(&arena, NULL, step) == 0);
+    assert_true(tt__arena_take_for(&arena, NULL, SIZE_MAX) == 0);
+    assert_true(tt__arena_take_for(&arena, NULL, reserved + 1) == 0);
     assert_int_equal(tt__arena_largest_free(&arena), step - TT__ARENA_ALIGNMENT);
-    assert_true(tt__arena_take(&arena, step - TT__ARENA_ALIGNMENT) == base + step + TT__ARENA_ALIGNMENT);
+    assert_true(tt__arena_take_for(&arena, NULL, step - TT__ARENA_ALIGNMENT) == base + step + TT__ARENA_ALIGNMENT);
     assert_int_equal(tt__arena_largest_free(&arena), 0);
     tt__arena_give(&arena, a);
     tt__arena_give(&arena, a); /* of what is not taken nothing is given back */
@@ -106,9 +106,9 @@ static void memory_that_is_out_changes_nothing(void **state) {
 static void the_end_grows(void **state) {
     (void)state;
     tt__arena arena = new_arena(reserved);
-    tt__arena_give(&arena, tt__arena_take(&arena, 1));
+    tt__arena_give(&arena, tt__arena_take_for(&arena, NULL, 1));
     assert_int_equal(arena.backed, step);
-    assert_true(tt__arena_take(&arena, 3 * step) == base);
+    assert_true(tt__arena_take_for(&arena, NULL, 3 * step) == base);
     assert_int_equal(arena.backed, 3 * step);
     tt__arena_end(&arena);
 }
@@ -117,20 +117,20 @@ static void the_end_grows(void **state) {
 static void the_end_is_cut(void **state) {
     (void)state;
     tt__arena arena = new_arena(reserved);
-    uint64_t a = tt__arena_take(&arena, 1), b = tt__arena_take(&arena, 3 * step);
+    uint64_t a = tt__arena_take_for(&arena, NULL, 1), b = tt__arena_take_for(&arena, NULL, 3 * step);
     assert_int_equal(tt__arena_free_at_end(&arena), step - TT__ARENA_ALIGNMENT);
     tt__arena_give(&arena, b);
     assert_int_equal(tt__arena_free_at_end(&arena), 4 * step - TT__ARENA_ALIGNMENT);
     tt__arena_cut(&arena, 3 * step);
     assert_int_equal(arena.backed, step);
     assert_int_equal(tt__arena_largest_free(&arena), step - TT__ARENA_ALIGNMENT);
-    assert_true(tt__arena_take(&arena, 3 * step) == b);
+    assert_true(tt__arena_take_for(&arena, NULL, 3 * step) == b);
     tt__arena_give(&arena, b);
     tt__arena_give(&arena, a);
     tt__arena_cut(&arena, 4 * step); /* all of it */
     assert_int_equal(arena.backed, 0);
     assert_int_equal(tt__arena_free_at_end(&arena), 0);
-    assert_true(tt__arena_take(&arena, 1) == a);
+    assert_true(tt__arena_take_for(&arena, NULL, 1) == a);
     tt__arena_end(&arena);
 }
 
@@ -141,7 +141,7 @@ static void the_largest_are_counted(void **state) {
     tt__arena arena = new_arena(reserved);
     assert_int_equal(tt__arena_largest_used(&arena, 3, bytes, count), 0);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        assert_true(tt__arena_take(&arena, sizes[i]) != 0);
+        assert_true(tt__arena_take_for(&arena, NULL, sizes[i]) != 0);
     assert_int_equal(tt__arena_largest_used(&arena, 3, bytes, count), 3);
     assert_true(bytes[0] == 8192 && bytes[1] == 4096 && bytes[2] == 2048);
     assert_true(count[0] == 1 && count[1] == 3 && count[2] == 1);
@@ -154,12 +154,12 @@ static void a_pool_keeps_its_blocks(void **state) {
     (void)state;
     tt__arena arena = new_arena(step);
     tt__arena_pool pool = {{NULL}};
-    uint64_t before = tt__arena_take(&arena, 1024), own = tt__arena_take_for(&arena, &pool, 4096),
-             wall = tt__arena_take(&arena, 512), still = tt__arena_take_for(&arena, &pool, 512);
+    uint64_t before = tt__arena_take_for(&arena, NULL, 1024), own = tt__arena_take_for(&arena, &pool, 4096),
+             wall = tt__arena_take_for(&arena, NULL, 512), still = tt__arena_take_for(&arena, &pool, 512);
     tt__arena_give_to(&arena, &pool, before); /* another's, which work of the pool's may use */
     tt__arena_give(&arena, own);
     assert_int_equal(arena.used, 1024 + 4096 + 512 + 512);
-    assert_true(tt__arena_take(&arena, 512) > still);              /* nothing of the pool's */
+    assert_true(tt__arena_take_for(&arena, NULL, 512) > still);    /* nothing of the pool's */
     assert_true(tt__arena_take_for(&arena, &pool, 512) == before); /* 1024 and 4096 are one block now */
     assert_true(tt__arena_take_for(&arena, &pool, 4096) == before + 512);
     tt__arena_give(&arena, before);
@@ -167,9 +167,9 @@ static void a_pool_keeps_its_blocks(void **state) {
     tt__arena_pool_end(&arena, &pool);
     assert_int_equal(arena.used, 3 * 512);
     tt__arena_give(&arena, wall);
-    assert_true(tt__arena_take(&arena, 1024 + 4096 + 512) == before); /* one block with its neighbour */
-    tt__arena_give(&arena, still);                                    /* was the pool's, and is free for all */
-    assert_true(tt__arena_take(&arena, 512) == still);
+    assert_true(tt__arena_take_for(&arena, NULL, 1024 + 4096 + 512) == before); /* one block with its neighbour */
+    tt__arena_give(&arena, still); /* was the pool's, and is free for all */
+    assert_true(tt__arena_take_for(&arena, NULL, 512) == still);
     tt__arena_end(&arena);
 }
 
@@ -181,7 +181,7 @@ static void the_end_of_a_pool_stays(void **state) {
     uint64_t a = tt__arena_take_for(&arena, &pool, step);
     tt__arena_give(&arena, a);
     assert_int_equal(tt__arena_free_at_end(&arena), 0);
-    assert_true(tt__arena_take(&arena, 2 * step) == a + step);
+    assert_true(tt__arena_take_for(&arena, NULL, 2 * step) == a + step);
     tt__arena_give(&arena, a + step);
     tt__arena_pool_end(&arena, &pool);
     assert_int_equal(tt__arena_largest_free(&arena), 3 * step);

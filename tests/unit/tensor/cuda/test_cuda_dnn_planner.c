@@ -12,7 +12,7 @@
 #include <dlfcn.h>
 
 #include "base/files/nvidia_library.h"
-#include "tensor/cuda/libraries/cuda_dnn_plan.h"
+#include "tensor/cuda/libraries/cuda_dnn_graph.h"
 
 enum { DEVICE = 38, DEVICE_TEXT = 2702, AS_CHAR = 24, HEUR_DEVICE = 204, PLAN_DEVICE = 407 };
 
