@@ -4,14 +4,65 @@
 
 #include "base/export.h"
 #include "base/quarantine.h"
-#include "comm/backend/group_engine.h"
-#include "comm/forks.h"
+#include "comm/in_callback.h"
 
+#include <tutti/backend.h>
 #include <tutti/comm.h>
 
 #include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/types.h>
+
+struct tt__callback;
+
+/* What an engine does for groups. Arguments are checked, the group is usable; errors are recorded. Functions that take
+ * a work, progress() and abort() come from any thread; the others from the one that uses the group. */
+typedef struct tt__engine {
+    const char *name;
+    unsigned devices; /* as in tt_backend */
+
+    /* Carry out `call`, any op before TT_OP_NEW_GROUP, behind the works queued before it. `call` and its lists are the
+     * caller's and are copied where they must outlive the function. work == NULL: return when the call is complete.
+     * Else *work := the call's work, which is the caller's until tt_work_free(); an error that the call meets at once
+     * is the work's, but no work at all (TT_ERR_MEMORY) is returned, with *work NULL. */
+    tt_status (*submit)(tt_group *group, const tt_call *call, tt_work **work);
+
+    /* Collective over `group`. Ranks that are in no new group get *out = NULL. */
+    tt_status (*new_group)(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out);
+    tt_status (*split)(tt_group *group, const tt_call *call, int color, int key, tt_group **out);
+
+    /* call->count: bytes. */
+    tt_status (*alloc)(tt_group *group, const tt_call *call, void **out);
+    tt_status (*free)(tt_group *group, const tt_call *call, void *ptr);
+
+    /* Wait until the work is done, its deadline has passed, or it is `until_ms`. Returns its status, TT_OK of one that
+     * is not done; an error is recorded. *done tells: afterwards the work may have been freed, as by its callback. */
+    tt_status (*wait)(tt_work *work, int64_t until_ms, bool *done);
+
+    /* The calls that the library made for itself last, all done, were a step of the program: count it as one call. */
+    void (*note_step)(tt_group *group);
+
+    /* Advance the group's works without waiting. Returns the group's failure, if any. */
+    tt_status (*progress)(tt_group *group);
+
+    /* Release the owner's hold on the work: a work that is done can be used again; another one goes on without an
+     * owner. */
+    void (*forget)(tt_work *work);
+
+    /* The work's to call when it is done; now if it is. */
+    void (*add_callback)(tt_work *work, struct tt__callback *callback);
+
+    /* Fail the group, from any thread. `reason` is not NULL. */
+    void (*abort)(tt_group *group, const char *reason);
+
+    /* Leave: tell the peers, end all works with TT_ERR_STATE (retire); release everything (release), the group
+     * included. retire() is called once, when the owner destroys the group; release() when nobody holds its memory any
+     * more. */
+    void (*retire)(tt_group *group);
+    void (*release)(tt_group *group);
+} tt__engine;
 
 /* Memory that tt_group_alloc() returned. */
 typedef struct tt__allocation {
@@ -132,5 +183,31 @@ TT__EXPORT bool tt__group_has_windows(const tt_group *group);
 
 /* Advance the group's works without waiting. Returns the group's failure, if any. */
 tt_status tt__group_progress(tt_group *group);
+
+/* A rank's choice of the new group that it is to be in. */
+typedef struct tt__choice {
+    int32_t color; /* < 0: in none */
+    int32_t key;   /* how it is ordered there */
+} tt__choice;
+
+static inline const tt__choice *tt__choice_of(const void *choices, size_t stride, int r) {
+    return (const tt__choice *)(const void *)((const char *)choices + (size_t)r * stride);
+}
+
+/* members := the ranks, of `size`, whose color is `color`, by key, then by rank; room for `size`. choices: structs of
+ * `stride` bytes that begin with a tt__choice, one of each rank. Returns how many. */
+static inline int tt__split_members(const void *choices, size_t stride, int size, int color, int *members) {
+    int n = 0;
+    for (int r = 0; r < size; r++) {
+        const tt__choice *choice = tt__choice_of(choices, stride, r);
+        if (choice->color != color)
+            continue;
+        int at = n++;
+        for (; at > 0 && tt__choice_of(choices, stride, members[at - 1])->key > choice->key; at--)
+            members[at] = members[at - 1];
+        members[at] = r;
+    }
+    return n;
+}
 
 #endif

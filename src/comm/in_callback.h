@@ -5,6 +5,7 @@
 #include <tutti/base.h>
 
 #include <stdatomic.h>
+#include <stdint.h>
 
 /* Callbacks that run now, in all of the process's threads: most often 0, which is cheaper to see than whose they
  * are. */
@@ -26,5 +27,11 @@ tt_status tt__refuse_in_callback(const char *what);
 static inline tt_status tt__may_wait(const char *what) {
     return tt__in_callback() ? tt__refuse_in_callback(what) : TT_OK;
 }
+
+/* How many forks lie between this process and the first of its ancestors that made a group. */
+extern uint32_t tt__forks;
+
+/* Start to count forks. */
+void tt__watch_forks(void);
 
 #endif

@@ -24,7 +24,6 @@
 #include "comm/rendezvous/fresh_prefix.h"
 #include "comm/rendezvous/job_secret.h"
 #include "comm/rendezvous/launcher_notes.h"
-#include "comm/rendezvous/round.h"
 #include "net/secure/wire_choice.h"
 #include "store/etcd/etcd_clear.h"
 

@@ -126,7 +126,7 @@ void tt__world_end(tt__world *world);
 tt_status tt__world_take(tt__world *world, size_t bytes, bool limited, tt__extent **out);
 void tt__world_give_back(tt__world *world, tt__extent *extent, bool limited);
 
-/* ---- rendezvous/agent_store.c */
+/* ---- rendezvous/launcher_notes.c */
 
 /* "exit code 3", "signal 9 (SIGKILL)": how rank r of the job ended, if a launcher says so within a moment; else "".
  * Returns `text`. */

@@ -2,9 +2,9 @@
  *
  * A rank whose call failed keeps its old world until its launcher has told it of the next round, so that its recorder
  * shows what it waits for. Then it lets go of all that stands on the group, leaves, and joins as another rank. Ranks of
- * a later round meet under keys of that round (comm/rendezvous/round.h). While a rank joins, a word of its launcher
- * ends any of its waits (net/job/interrupt.h), because what it waits for may be lost, too. restore.c then brings the
- * ranks of the round to one state. */
+ * a later round meet under keys of that round (comm/rendezvous/launcher_notes.h). While a rank joins, a word of its
+ * launcher ends any of its waits (net/job/interrupt.h), because what it waits for may be lost, too. restore.c then
+ * brings the ranks of the round to one state. */
 #include "elastic/elastic.h"
 
 #include "base/args.h"

@@ -2,7 +2,7 @@
 #ifndef TT_ELASTIC_NEXT_ROUND_H
 #define TT_ELASTIC_NEXT_ROUND_H
 
-#include "comm/rendezvous/round.h"
+#include "comm/rendezvous/launcher_notes.h"
 #include "elastic/stop_wish.h"
 #include "net/job/job_socket.h"
 

@@ -3,8 +3,8 @@
 #include "sim/trainer.h"
 
 #include "comm/record/recovery.h"
+#include "comm/rendezvous/launcher_notes.h"
 #include "comm/rendezvous/rendezvous.h"
-#include "comm/rendezvous/round.h"
 #include "elastic/standing_record.h"
 #include "elastic/stop_wish.h"
 #include "sim/descriptors.h"

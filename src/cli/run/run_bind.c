@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "cli/run/run_devices.h"
-#include "comm/shared/topology.h"
+#include "comm/shared/placement.h"
 
 #include <stdio.h>
 #include <stdlib.h>

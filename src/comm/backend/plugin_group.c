@@ -3,9 +3,8 @@
 
 #include "base/error.h"
 #include "base/saved_error.h"
-#include "comm/backend/host.h"
+#include "comm/group.h"
 #include "comm/native/native.h"
-#include "comm/split.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef TT_COMM_MESSAGE_MATCH_H
 #define TT_COMM_MESSAGE_MATCH_H
 
-#include "comm/message/arrivals.h"
+#include "comm/message/link.h"
 #include "comm/message/state.h"
 
 /* Find the first message of the list with this key, or NULL. */
@@ -38,5 +38,8 @@ void tt__send_ready(tt__link *link, tt__message *receive, uint32_t send_id);
  * end. */
 void tt__accept_announced(tt__link *link, tt__message *receive, uint32_t send_id);
 void tt__refuse_announced(tt__link *link, tt__message *receive, uint32_t send_id, const tt__key *key, uint64_t bytes);
+
+/* Has the group ended here? Messages for it are dropped then. */
+bool tt__messages_have_ended(const tt__messages *messages, uint32_t group);
 
 #endif

@@ -2,12 +2,11 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
-#include "comm/message/arrivals.h"
 #include "comm/message/incoming.h"
 #include "comm/message/joining/joining.h"
 #include "comm/message/link.h"
+#include "comm/message/links.h"
 #include "comm/message/outgoing.h"
-#include "comm/message/poller.h"
 #include "comm/message/thread.h"
 #include "net/net.h"
 

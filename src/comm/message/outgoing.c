@@ -4,7 +4,7 @@
 #include "comm/message/outgoing.h"
 
 #include "comm/message/link.h"
-#include "comm/message/poller.h"
+#include "comm/message/links.h"
 
 /* Bytes that one flush moves at most, so that other links get their turn; memory that an empty queue keeps. */
 enum { FLUSH_MAX = 8 << 20, KEEP = 64 << 10 };

@@ -1,7 +1,6 @@
 /* Posting and cancelling messages. */
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "comm/message/arrivals.h"
 #include "comm/message/incoming.h"
 #include "comm/message/link.h"
 #include "comm/message/links.h"

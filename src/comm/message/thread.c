@@ -8,7 +8,7 @@
 #include "base/process/threads.h"
 #include "comm/message/heartbeat.h"
 #include "comm/message/link.h"
-#include "comm/message/poller.h"
+#include "comm/message/links.h"
 #include "comm/message/progress.h"
 
 /* Return how long the thread still leaves the links to callers; 0: it serves them itself. */

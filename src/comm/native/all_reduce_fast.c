@@ -14,8 +14,8 @@
 #include "comm/collective/collective.h"
 #include "comm/collective/shared/shared_algorithms.h"
 #include "comm/record/call_record.h"
+#include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"
-#include "comm/shared/spin.h"
 
 enum {
     LOOKS = 200,           /* a moment */

@@ -18,4 +18,12 @@ TT__EXPORT bool tt__group_can_trade(const tt_group *group);
  * error ends the group. `who` is named in errors. */
 TT__EXPORT tt_status tt__group_trade(tt_group *group, int own, int *theirs, const char *who);
 
+/* Where `ptr`, which tt_group_alloc() gave, lies in this rank's memory: for tt__peer_memory() on other ranks. -1: no
+ * peer can reach it. */
+TT__EXPORT int64_t tt__symmetric_offset(const tt_group *group, const void *ptr);
+
+/* Rank `peer`'s memory at its `offset`, mapped here; NULL: it can't be reached from here. Its owner alone writes to it.
+ * Valid while the group is held. */
+TT__EXPORT const void *tt__peer_memory(const tt_group *group, int peer, int64_t offset);
+
 #endif

@@ -8,8 +8,8 @@
  *   wait.c                   waiting for a work
  *   driver.c                 runs works' machines
  *   end.c                    completes works, ends groups
- *   form.c, inner_groups.c   how groups are made
- *   join.c, tuning_agree.c, world_messages.c   the process meets the others */
+ *   form.c                   how groups are made
+ *   join.c, world_messages.c   the process meets the others */
 #ifndef TT_COMM_NATIVE_NATIVE_H
 #define TT_COMM_NATIVE_NATIVE_H
 
@@ -109,22 +109,10 @@ void tt__native_discard(tt_group *group);
 
 /* ---- inner_groups.c */
 
-/* Set local, cross and subtrees of the group, where they are useful. */
-tt_status tt__make_inner_groups(tt_group *group);
-
 /* ---- join.c */
 
 /* Meet all others: sets world->peers, and the links to other hosts. */
 tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_ms);
-
-/* ---- tuning_agree.c */
-
-/* Publish rank 0's table of algorithms, early: if rank 0 fails later, the others need not wait for it.
- * tt__tuning_agree() reports what is wrong with it. meeting: as tt__cards_meeting() has it. */
-void tt__tuning_publish(const tt__member *member, const char *meeting);
-
-/* Take over rank 0's table of algorithms: world->tuning. TT_ERR_INVALID, on all ranks: what is wrong with it. */
-tt_status tt__tuning_agree(tt__world *world, const tt__member *member, const char *meeting);
 
 /* Set world->tuning to the algorithms that rank 0 forces ("": none), where all share memory and need no other table.
  * The text is the same on all ranks, and so is TT_ERR_INVALID. */

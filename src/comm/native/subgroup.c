@@ -8,7 +8,7 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/saved_error.h"
-#include "comm/split.h"
+#include "comm/group.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,8 +7,6 @@
 #include "base/machine/clock.h"
 #include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"
-#include "comm/shared/pause.h"
-#include "comm/shared/spin.h"
 #include "comm/watch/look.h"
 
 #include <sched.h>

@@ -1,7 +1,6 @@
 #include "comm/record/call_record.h"
 
 #include "comm/op.h"
-#include "comm/record/signature.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,8 @@
 
 #include "comm/native_group.h"
 
+#include <tutti/backend.h>
+
 /* Return the signature of the work's call, as in its arrival word (signature.h), whose upper 32 bits travel with
  * messages. A child's depends on its parent's. */
 uint64_t tt__signature(const tt_work *work);
@@ -41,5 +43,19 @@ bool tt__find_call(const tt__world *world, int r, uint32_t group, uint32_t seq, 
 /* Find what rank r of the job, of this host, called when it wrote this record of a send, a receive or a batch in
  * `group`. False: too long ago. */
 bool tt__find_p2p(const tt__world *world, int r, uint32_t group, uint32_t number, char *text, size_t size);
+
+#define TT__SYMMETRIC_BIT (UINT64_C(1) << 32)
+#define TT__SIGNATURE_MASK (~((UINT64_C(1) << 33) - 1))
+
+/* `count` and `kind` (op, dtype, reduce op, root) each go through a multiplication that keeps small differences apart;
+ * another mixes the two. A few ns, since every call pays for it. */
+static inline uint64_t tt__signature_bits(uint64_t kind, uint64_t count) {
+    uint64_t h = (count * UINT64_C(0x9e3779b97f4a7c15)) ^ (kind * UINT64_C(0xff51afd7ed558ccd));
+    return ((h ^ (h >> 32)) * UINT64_C(0xd6e8feb86659fd93)) & TT__SIGNATURE_MASK;
+}
+
+static inline uint64_t tt__signature_kind(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, int root) {
+    return (uint64_t)op | (uint64_t)dtype << 8 | (uint64_t)reduce_op << 16 | (uint64_t)(uint32_t)root << 24;
+}
 
 #endif

@@ -4,7 +4,7 @@
  * One ring a process, for all its groups. The record of a call is written once, before the arrival word; the agreement
  * check, error texts, `tutti top` and `tutti trace` all read this one. Times are ticks of tt__ticks().
  *
- * A rank hands its memory to its launcher (record_publish.c, net/job/job_socket.h), which keeps it open and copies the
+ * A rank hands its memory to its launcher (own_recorder.c, net/job/job_socket.h), which keeps it open and copies the
  * recorder when the rank ends (launch/local/watch.h). Readers map the memory and take a checked copy
  * (record_copy.c). */
 #ifndef TT_COMM_RECORD_RECORDER_H
@@ -415,10 +415,6 @@ void tt__record_note_device(tt__recorder *recorder, const tt__record_slot *slot,
 /* Publish the rank that the process waits for from now on (since: tt__ticks()), or none (since 0). One thread at a
  * time. */
 void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what);
-
-/* Log, at info, which rank the process waits for, if it has waited longer than TT_WAIT_NOTICE (seconds, default 5; 0:
- * never): once for each wait. */
-void tt__recorder_log_wait(const tt__recorder *recorder);
 
 /* Name a group: `ranks` of the job, `size` of them. After TT__GROUPS_NAMED of them the oldest but the first is
  * forgotten. One thread at a time. */

@@ -1,4 +1,4 @@
-#include "comm/rendezvous/environment.h"
+#include "comm/rendezvous/launchers.h"
 
 #include <stdlib.h>
 #include <string.h>

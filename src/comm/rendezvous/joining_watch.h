@@ -20,11 +20,4 @@ bool tt__joining_watch_due(const tt__joining_watch *watch);
  * to join. A store that does not answer is no failure of a rank. */
 tt_status tt__joining_watch_look(tt__joining_watch *watch, const tt__rankset *absent);
 
-/* The key that says that a rank has announced a failure. */
-const char *tt__joining_failed_key(const char *prefix, char key[256]);
-
-/* Another rank was lost while joining. If its launcher says within a moment which one ended, and how, fail with that;
- * else TT_OK. */
-tt_status tt__joining_find_ended(const tt__rendezvous *rendezvous);
-
 #endif

@@ -2,7 +2,16 @@
 #ifndef TT_COMM_RENDEZVOUS_LAUNCHERS_H
 #define TT_COMM_RENDEZVOUS_LAUNCHERS_H
 
-#include "comm/rendezvous/environment.h"
+#include <tutti/base.h>
+
+typedef struct tt__environment {
+    const char *(*get)(const struct tt__environment *environment, const char *name); /* as getenv() */
+    /* The pid of the process that made the socket whose number is `fd`; 0: it can't be told. */
+    long (*maker_of)(const struct tt__environment *environment, const char *fd);
+} tt__environment;
+
+/* This process's. */
+extern const tt__environment tt__own_environment;
 
 typedef struct tt__launched {
     const char *name;                  /* "srun"; NULL: none is recognised */
@@ -43,5 +52,8 @@ int tt__slurm_host(const char *list, uint64_t n, char *host, size_t size);
 
 /* How many tasks node number `node` has of "2(x3),1"; -1: it is not told, or the text makes no sense. */
 int tt__slurm_tasks(const char *text, uint64_t node);
+
+/* The value of a variable; NULL where it is not set, and where it is empty. */
+const char *tt__environment_value(const tt__environment *environment, const char *name);
 
 #endif

@@ -38,9 +38,6 @@ tt_status tt__meeting_from_file(tt__meeting *meeting, const char *url, int rank,
 /* Read "etcd://host:port/job[?rank=R&world_size=N]"; of the options rank and world_size count. */
 tt_status tt__meeting_from_etcd(tt__meeting *meeting, const char *url, const tt_init_process_group_args *args);
 
-/* Set rank and world as given (world > 0), else from the query of `url`, whose form the errors name. */
-tt_status tt__meeting_ranks(tt__meeting *meeting, const char *url, const char *form, int rank, int world);
-
 /* Check rank and world size: RANK >= WORLD_SIZE is an error, for example. */
 tt_status tt__meeting_check(const char *where, int64_t rank, int64_t world);
 

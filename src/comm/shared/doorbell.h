@@ -55,4 +55,12 @@ void tt__withdraw_sleep(const tt_group *group);
 void tt__sleep_begin(tt__world *world);
 void tt__sleep_end(tt__world *world);
 
+static inline void tt__pause_cpu(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 #endif

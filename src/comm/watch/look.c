@@ -1,8 +1,11 @@
 #include "comm/watch/look.h"
 
+#include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/saved_error.h"
+#include "base/wait_notice.h"
 #include "comm/record/call_record.h"
+#include "comm/record/recorder.h"
 #include "comm/shared/arrival.h"
 #include "comm/shared/process.h"
 #include "comm/watch/deadlock.h"
@@ -10,6 +13,29 @@
 #include "comm/watch/mismatch.h"
 
 #include <stdio.h>
+
+/* Log, at info, which rank the process waits for, if it has waited longer than TT_WAIT_NOTICE (seconds, default 5; 0:
+ * never): once for each wait. */
+static void log_wait(const tt__recorder *recorder) {
+    static _Atomic uint64_t logged; /* when the latest of the waits that were logged had begun */
+    tt__waiting waiting;
+    tt__call_record record;
+    char call[256] = "a call", whom[32] = "any rank";
+    if (!tt__wait_notice_ns() || !tt__log_wanted(TT_LOG_INFO) || !tt__recorder_waiting(recorder, &waiting) ||
+        atomic_load_explicit(&logged, memory_order_relaxed) >= waiting.since)
+        return;
+    tt__moment now = tt__moment_now();
+    tt__ticks_line line = tt__ticks_line_through(&recorder->begin, &now);
+    int64_t ns = now.monotonic_ns - tt__ticks_ns(&line, waiting.since);
+    if (ns < tt__wait_notice_ns())
+        return;
+    atomic_store_explicit(&logged, waiting.since, memory_order_relaxed);
+    if (waiting.whom >= 0)
+        snprintf(whom, sizeof whom, "rank %d", (int)waiting.whom);
+    if (tt__record_read(recorder, waiting.record, &record))
+        tt__record_text(recorder, &record, call, sizeof call);
+    tt__log(TT_LOG_INFO, "waiting for %s: %.3g s in %s", whom, (double)ns / 1e9, call);
+}
 
 enum { GRACE_MS = 500 /* of a work whose peers have all done their part */ };
 
@@ -66,7 +92,7 @@ static void note_waiting(const tt_work *work, const tt__rankset *missing) {
                                                .record = top->record_number,
                                                .word = top->word,
                                                .thread = world->elsewhere ? 0 : tt__thread_mark(tt__this_thread())});
-    tt__recorder_log_wait(recorder);
+    log_wait(recorder);
     if (world->threaded)
         tt__announce_waiting(world->messages);
 }

@@ -4,8 +4,6 @@
  *   steps              N-1
  *   bytes sent a rank  (N-1) m
  * Each rank talks to its two neighbours alone: for long blocks and many ranks. */
-#include "comm/collective/message/blocks.h"
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -4,7 +4,6 @@
 
 #include "comm/machine.h"
 #include "comm/reduce/reduce_tree.h"
-#include "comm/reduce/slice.h"
 #include "comm/shared/arrival.h"
 
 /* Do the elements of a reduction travel with the arrival word even where they lie in symmetric memory? */

@@ -82,9 +82,6 @@ typedef struct tt__attempt {
 
 /* ---- addresses.c */
 
-/* Describe by which addresses this process is reached, as tt__messages_listen() does. */
-tt_status tt__addresses_describe(int port, const uint8_t *nonce, int family, bool only_local, char *text);
-
 /* Read such a description into target->job and ->candidates, the likeliest first; target->rank is set. */
 tt_status tt__addresses_read(const char *text, tt__target *target);
 

@@ -1,7 +1,5 @@
-/* Frames beside messages and heartbeats: news of groups (news.c), questions and answers (questions.c), packets
- * (packets.c). */
-#ifndef TT_COMM_MESSAGE_SIDE_FRAMES_H
-#define TT_COMM_MESSAGE_SIDE_FRAMES_H
+#ifndef TT_COMM_MESSAGE_NEWS_H
+#define TT_COMM_MESSAGE_NEWS_H
 
 #include "comm/message/state.h"
 
