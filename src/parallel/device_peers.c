@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/group.h"
-#include "comm/native/descriptors.h"
+#include "comm/native/peer_memory.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * share of the elements into all of them. Ranks may share a device.
  *
  * The others' memory is mapped piece by piece, at the places that the pieces have in their owner's range
- * (tt__device_sharing); descriptors of the pieces go over Unix sockets (comm/native/descriptors.h). After a step that
+ * (tt__device_sharing); descriptors of the pieces go over Unix sockets (comm/native/peer_memory.h). After a step that
  * failed, memory that others may still write to is never used again. */
 #ifndef TT_PARALLEL_DEVICE_PEERS_H
 #define TT_PARALLEL_DEVICE_PEERS_H

@@ -1,5 +1,5 @@
-/* What the library itself tells between ranks, on the host. A back end that takes no memory of the host can't carry it:
- * then the control group does, by exchanges as those in which groups are made. */
+/* Messages of the library between ranks, in memory of the host. If the back end takes no such memory, the control group
+ * carries them, by the exchanges that also make groups. */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/native/native.h"

@@ -74,7 +74,7 @@ static bool find_plugin(const char *name, char *path, size_t size) {
     return n > 0 && (size_t)n < sizeof file && tt__object_find(file, path, size);
 }
 
-/* ", gloo, mpi": what lies in one folder, but for what `text` has already. */
+/* ", gloo, mpi": the plug-ins in one folder, without those that `text` has already. */
 static void list_found(const char *folder, char *text, size_t size) {
     DIR *dir = opendir(folder);
     if (!dir)

@@ -1,7 +1,7 @@
-/* Calls on one buffer, or on none: reductions, broadcast, barriers. */
+/* The public calls of a group: reductions, broadcast, barriers; blocks; groups and memory; sends and receives. */
 #include "base/fnv.h"
 #include "comm/call/call.h"
-#include "comm/collective/collective.h"
+#include "comm/group.h"
 #include "comm/in_callback.h"
 #include "comm/op.h"
 #include "comm/rankset.h"
@@ -88,7 +88,7 @@ static tt_status check_buffers(const tt_all_reduce_coalesced_args *a, tt_call *c
             return tt__fail(TT_ERR_INVALID, "all_reduce_coalesced: the buffers are more than memory can hold");
     }
     call->count = 0;
-    TT__TRY(tt__check_call(a->group, call, ""));
+    TT__TRY(tt__check_call(a->group, call, NULL));
     call->count = sum;
     return TT_OK;
 }
@@ -259,7 +259,7 @@ tt_status tt_group_alloc_with(const tt_group_alloc_args *args, size_t size) {
         *a->out = NULL;
     TT__TRY(check_new_call(a->group, "alloc", a->out, a->work));
     tt_call call = new_group_call(a->group, TT_OP_ALLOC, a->timeout_ms, a->file, a->line);
-    call.count = (int64_t)a->bytes; /* which an engine takes for the bytes again */
+    call.count = (int64_t)a->bytes; /* engines take the count for bytes */
     return a->group->engine->alloc(a->group, &call, a->out);
 }
 

@@ -1,11 +1,6 @@
-/* Headers are read into the link's buffer, payloads straight to where they belong. */
-#include "comm/message/incoming.h"
-
-#include "comm/message/heartbeat.h"
-#include "comm/message/link.h"
-#include "comm/message/match.h"
-#include "comm/message/news.h"
-#include "comm/message/outgoing.h"
+/* Reading frames and acting on them. Headers are read into the link's buffer, payloads straight to where they belong. A
+ * bad frame ends its link, and nothing else. */
+#include "comm/message/message_parts.h"
 
 #include <string.h>
 

@@ -1,4 +1,6 @@
-#include "comm/message/link.h"
+/* A link to one peer: its life, and the end of messages on it. And what a peer sent or announced before it was asked
+ * for, in the order in which that came. */
+#include "comm/message/message_parts.h"
 
 #include "base/error.h"
 #include "base/process/fork_fds.h"
@@ -10,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Records have one of three sizes. Up to FREE_MAX of them, FREE_BYTES in all, are kept, so that a steady exchange
- * allocates nothing. */
+/* Records of arrivals have one of three sizes. Up to FREE_MAX of them, FREE_BYTES in all, are kept, so that a steady
+ * exchange allocates nothing. */
 enum { SMALL = 464, MIDDLE = 8 << 10, FREE_MAX = 64, FREE_BYTES = TT__EAGER_WINDOW };
 
 static uint32_t room_for(uint64_t bytes) { return bytes <= SMALL ? SMALL : bytes <= MIDDLE ? MIDDLE : TT__EAGER_MAX; }
@@ -58,7 +60,7 @@ void tt__arrivals_free_all(tt__messages *messages) {
     }
 }
 
-/* Report to comm what the peer calls. */
+/* Report the word of the peer's call to comm. */
 static void report_word(tt__messages *messages, const tt__key *key) {
     if (key->seq && messages->config.on_word)
         messages->config.on_word(messages->config.world, key->group, key->seq, key->word);
@@ -117,7 +119,7 @@ void tt__messages_compare(tt__messages *messages, const int *ranks, int count, c
     }
 }
 
-enum { MANY = 64 /* ranks, beyond which the links' buffers are smaller */ };
+enum { MANY = 64 /* in a world of more ranks the links' buffers are smaller */ };
 
 tt__link *tt__link_new(tt__messages *messages, int peer, const tt__transport_ops *ops) {
     tt__link *link = calloc(1, sizeof *link);

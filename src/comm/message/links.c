@@ -1,10 +1,10 @@
-#include "comm/message/links.h"
+/* Links to peers, made when they are needed; epoll over the TCP links, and an eventfd that wakes its sleepers. */
+#include "comm/message/message_parts.h"
 
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "base/process/fork_fds.h"
-#include "comm/message/link.h"
 #include "net/net.h"
 
 #include <errno.h>

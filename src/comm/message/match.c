@@ -1,9 +1,6 @@
 /* Messages of one link are matched in the order in which they came, against receives in the order in which they were
  * posted. A receive from any source counts among those of each link by its id, which grows with every post. */
-#include "comm/message/match.h"
-
-#include "comm/message/link.h"
-#include "comm/message/outgoing.h"
+#include "comm/message/message_parts.h"
 
 #include <string.h>
 

@@ -1,10 +1,7 @@
-/* News of groups. */
-#include "comm/message/news.h"
-
+/* Frames beside messages: news of groups (who left, failed or aborted one), questions about calls and their answers,
+ * packets for a receiver (tt__packet_taker). */
 #include "base/error.h"
-#include "comm/message/link.h"
-#include "comm/message/links.h"
-#include "comm/message/outgoing.h"
+#include "comm/message/message_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,17 +1,12 @@
-/* Threads that share the TCP links.
+/* Serving the links; which peers are silent or gone; questions to a peer. Threads share the TCP links.
  *
  * One thread at a time sleeps in epoll: the caller that waits first, or else the engine's own thread (thread.c). Other
  * callers sleep until something has changed. */
-#include "comm/message/progress.h"
+#include "comm/message/message_parts.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
-#include "comm/message/heartbeat.h"
-#include "comm/message/incoming.h"
-#include "comm/message/link.h"
-#include "comm/message/links.h"
-#include "comm/message/outgoing.h"
 
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -19,9 +14,9 @@
 enum {
     LOOK_AT_EACH = 2, /* up to so many TCP links are read without asking epoll which */
     EVENTS = 64,
-    WATCHED_MS = 1, /* what is watched beside the links is looked at that often, */
-    SOON_MS = 1,    /* a thread that waits for more than that while bytes are there leaves the link idle */
-    RINGS_MS = 1    /* a sleeper on TCP looks at the rings that often */
+    WATCHED_MS = 1, /* between looks at what is watched beside the links */
+    SOON_MS = 1,    /* waiting longer than this while bytes are there would leave the link idle */
+    RINGS_MS = 1    /* between a TCP sleeper's looks at the rings */
 };
 
 static bool serve_link(tt__link *link) {

@@ -1,4 +1,6 @@
-/* Making native groups: from an area, announced to the other ranks, to a group that can be used. */
+/* Making native groups: an area is announced to the other ranks, and becomes a group that can be used. Inner groups of
+ * a group over several hosts:    local   the ranks of this host, which share memory   cross   the ranks that have this
+ * rank's number on their hosts, one of each host; only if all hosts have as many ranks */
 #include "base/error.h"
 #include "comm/collective/choose.h"
 #include "comm/native/native.h"
@@ -27,7 +29,7 @@ static int first_on_host(const tt_group *group, int r) {
     return first;
 }
 
-/* Count the ranks of each host, 0 if they differ; *most: on the fullest. */
+/* Return how many ranks each host has, 0 if they differ; *most: on the fullest host. */
 static int ranks_a_host(const tt_group *group, int *most) {
     int each = count_on_host(group, 0, group->size);
     bool alike = true;
@@ -56,7 +58,7 @@ static void describe_tree(int n, int first, int stride, int *left) {
             left[starts[unit + width]] = starts[unit];
 }
 
-/* Does the one summation order sum blocks of `each` consecutive ranks first? */
+/* Does the one summation order first sum each block of `each` consecutive ranks? */
 static bool blocks_are_subtrees(int n, int each) {
     int whole[TT__MAX_RANKS] = {0}, composed[TT__MAX_RANKS] = {0};
     describe_tree(n, 0, 1, whole);

@@ -4,7 +4,7 @@
 #include "base/machine/clock.h"
 #include "comm/collective/choose.h"
 #include "comm/native/native.h"
-#include "comm/rendezvous/joining_watch.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "comm/shared/shm_connect.h"
 #include "net/secure/secret.h"
 #include "store/signed.h"
@@ -27,7 +27,7 @@ static void publish_text(const tt__member *member, const char *meeting, const ch
     tt__secret secret;
     int n = snprintf(error, sizeof error, "%s%.1000s", error_mark, status ? tt_last_error() : "");
     tuning_key(member, key);
-    /* Where this fails, those who wait for the key run into their timeout. */
+    /* if this fails, ranks that wait for the key run into their timeout */
     if (!tt__secret_load(&secret))
         tt_ignore(tt__signed_set(member->store, &secret, key, meeting, status ? error : text,
                                  status ? (size_t)n : strlen(text)));
@@ -112,9 +112,9 @@ static void assign_hosts(tt__world *world, const tt__card *cards) {
     }
 }
 
-/* Has a launcher said that all ranks are on this machine, and no secret keeps strangers out? Ranks of one machine hand
- * each other nothing before they know that they are the same user's. Who only calls itself another machine, in a store
- * that anyone can write to, as PyTorch's, would be asked for nothing. */
+/* Has a launcher said that all ranks are on this machine, while no secret keeps strangers out? Ranks of one machine
+ * prove to each other that they belong to the same user. A stranger that claims to be on another machine, in a store
+ * that anyone can write to, such as PyTorch's, would escape this proof. */
 static bool must_be_here(const tt__world *world) {
     const char *here = getenv("LOCAL_WORLD_SIZE"), *all = getenv("WORLD_SIZE"), *host = getenv("TT_HOST_ID");
     if (!here || !all || strcmp(here, all) != 0 || world->size > atoi(all) || (host && *host))

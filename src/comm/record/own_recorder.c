@@ -42,7 +42,7 @@ int tt__recorder_publish(const tt__recorder *recorder, int memory_fd, size_t off
     return -1;
 }
 
-/* What the launcher says of this process; `otherwise` where it says nothing that can be. */
+/* Read a number that the launcher set for this process; `otherwise` if there is none, or it makes no sense. */
 static int launched_as(const char *variable, int otherwise) {
     const char *text = secure_getenv(variable);
     int64_t number = otherwise;

@@ -27,8 +27,8 @@ void tt__reduce_tree(void *const *dst, int dsts, const void *const *src, int n, 
 void tt__reduce_tree_scaled(void *const *dst, int dsts, const void *const *src, const double *factors, int n,
                             size_t count, tt_dtype dtype, tt_reduce_op op);
 
-/* The kernels that tt__reduce_tree() runs on two leaves and one destination, or two; for all types but 16-bit floats.
- * The scales are 0.5, and matter in averages only. */
+/* The kernels that tt__reduce_tree() runs on two leaves and one destination, or two; for all types except 16-bit
+ * floats. The scales are 0.5, and matter only in averages. */
 typedef struct tt__reduce_pair {
     void (*one)(void *dst, const void *a, const void *b, size_t n, double scale_a, double scale_b);
     void (*two)(void *dst, void *dst_2, const void *a, const void *b, size_t n, double scale_a, double scale_b);

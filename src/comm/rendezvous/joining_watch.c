@@ -1,4 +1,7 @@
-#include "comm/rendezvous/joining_watch.h"
+/* Learning, while ranks join, that one of them won't. A rank that gives up because of another closes its connections,
+ * and its peers would blame it. So the first rank that knows writes a note with its reason into the store, which the
+ * others read before they name a rank. */
+#include "comm/rendezvous/rendezvous.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"
@@ -15,7 +18,7 @@
 enum {
     FIRST_MS = 200,
     LONGEST_MS = 1600,
-    MOMENT_MS = 250, /* within which a launcher learns of an end and notes it */
+    MOMENT_MS = 250, /* in which a launcher learns of an end and notes it */
     AGAIN_MS = 20
 };
 
@@ -61,12 +64,12 @@ static tt_status look(const tt__rendezvous *rendezvous, const tt__rankset *absen
     return status;
 }
 
-/* Look, and let no failure of the store count, but that the launcher wants this rank elsewhere. */
+/* Look; ignore failures of the store, except that the launcher interrupted the wait. */
 static tt_status look_at_store(const tt__rendezvous *rendezvous, const tt__rankset *absent) {
     int64_t before_ms = tt_store_timeout_ms(rendezvous->store);
     tt__saved_error before;
     tt__error_save(&before);
-    /* No less: an answer that is not waited for costs the connection. */
+    /* no shorter: abandoning an answer costs the connection */
     tt_store_set_timeout_ms(rendezvous->store, tt__left_ms(rendezvous->deadline_ms) + 1);
     tt_status status = look(rendezvous, absent);
     tt_store_set_timeout_ms(rendezvous->store, before_ms);
@@ -99,7 +102,7 @@ static tt_status joining_find_ended(const tt__rendezvous *rendezvous) {
     return status == TT_ERR_PEER ? status : TT_OK;
 }
 
-enum { NOTE_MS = 2000, INTERRUPTED_MS = 300 /* for who has to go on */, NOTE_SIZE = 512 };
+enum { NOTE_MS = 2000, INTERRUPTED_MS = 300 /* for a rank that has to go on */, NOTE_SIZE = 512 };
 
 static const char *note_key_of(const char *prefix, int rank, char key[256]) {
     snprintf(key, 256, "%s/failed/%d", prefix, rank);
@@ -113,7 +116,7 @@ static bool find_note(tt_store *store, const tt__secret *secret, const char *pre
     const char *any = joining_failed_key(prefix, name);
     bool failed = false;
     if (tt_store_check(store, &any, 1, &failed) || !failed)
-        return false; /* or the store is gone, too */
+        return false; /* no note, or the store is gone, too */
     snprintf(who, sizeof who, "rank %d", rank);
     for (int r = 0; r < world; r++) {
         const char *key = note_key_of(prefix, r, name);
@@ -135,14 +138,14 @@ static bool find_note(tt_store *store, const tt__secret *secret, const char *pre
     return false;
 }
 
-/* Write this rank's note, and end the others' waiting for what it will not write any more. */
+/* Write this rank's note, and end the others' waiting for its texts, which will not come. */
 static void announce_failure(const tt__rendezvous *at, const tt__secret *secret, tt_status status, const char *text) {
     char key[256];
     if (tt__signed_set(at->store, secret, note_key_of(at->prefix, at->rank, key), tt__store_life(at->store, false),
                        text, strlen(text)) ||
         tt_store_set(at->store, joining_failed_key(at->prefix, key), "", 0))
         return;
-    if (status != TT_ERR_TIMEOUT) /* then all others' time ends as well, and each names who is missing */
+    if (status != TT_ERR_TIMEOUT) /* after a timeout all others time out as well, and each names the missing ranks */
         tt__texts_give_up(at->store, at->prefix, "rank", at->world);
     tt__texts_give_up(at->store, at->prefix, "net", at->world);
 }
@@ -158,7 +161,7 @@ tt_status tt__joining_failed(const tt__rendezvous *at) {
     bool can_sign = !tt__secret_load(&secret), is_lost = status == TT_ERR_PEER || status == TT_ERR_NET;
     snprintf(own, sizeof own, "%s", tt_last_error());
     bool found = is_lost && can_sign && find_note(at->store, &secret, at->prefix, at->rank, at->world, others, &by);
-    bool told = strstr(own, " ended with ") != NULL; /* by its launcher, whose words these are */
+    bool told = strstr(own, " ended with ") != NULL; /* the launcher told how the rank ended */
     if (is_lost && !found && !told && joining_find_ended(at)) {
         status = tt_last_status();
         snprintf(own, sizeof own, "%s", tt_last_error());

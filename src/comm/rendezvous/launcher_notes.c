@@ -44,7 +44,7 @@ int tt__round_number(void) {
     tt__saved_error saved;
     tt__error_save(&saved);
     if (read_round_number(&number))
-        number = 0; /* tt__round_check() has said so */
+        number = 0; /* tt__round_check() has reported it */
     tt__error_restore(&saved);
     return (int)number;
 }
@@ -64,8 +64,8 @@ bool tt__round_seat(tt__seat *seat) {
     return seat->world > 0;
 }
 
-/* Together well under the second within which errors are to name a dead rank. A launcher writes as soon as it learns of
- * the end. */
+/* Together well under the second in which errors must name a dead rank. A launcher writes as soon as it learns of the
+ * end. */
 enum { CONNECT_MS = 300, WAIT_MS = 300 };
 
 const char *tt__agent_store_end_of(const tt__agent_store *agent_store, int r, char *text, size_t size) {
@@ -88,7 +88,7 @@ const char *tt__agent_store_end_of(const tt__agent_store *agent_store, int r, ch
     return text;
 }
 
-enum { LOOK_MS = 1000 /* for what a look asks of the store */ };
+enum { LOOK_MS = 1000 /* for the requests of one look */ };
 
 bool tt__launcher_notes_ends(const tt__rendezvous *rendezvous) {
     const char *socket = getenv("TT_JOB_SOCKET"), *own = getenv("RANK"), *size = getenv("WORLD_SIZE");
@@ -108,7 +108,7 @@ bool tt__launcher_notes_place(tt__agent_store *place) {
     return *place->host;
 }
 
-/* Connect to the launcher's store. Where that fails, nothing is known. */
+/* Connect to the launcher's store. If that fails, notes->store stays NULL. */
 static void open_notes(tt__notes *notes) {
     tt__agent_store place;
     notes->is_tried = true;

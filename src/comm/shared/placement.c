@@ -27,8 +27,8 @@ static bool find_function(const hwloc_calls *calls, const char *name, void *func
     return found != NULL;
 }
 
-/* hwloc loads plug-ins from where the environment says (HWLOC_PLUGINS_PATH): not with more rights than the caller
- * has. */
+/* The environment names folders from which hwloc loads plug-ins (HWLOC_PLUGINS_PATH), so don't load it in a program
+ * with more rights than its caller. */
 static bool load_hwloc(hwloc_calls *calls) {
     if (getauxval(AT_SECURE))
         return false;
@@ -213,7 +213,7 @@ int tt__cpu_share_of(const uint64_t *const *masks, int ranks, int me, int strang
     double limit = (double)quota / (ranks + strangers);
     if (quota < own || !own)
         share = own && share < limit ? share : limit;
-    int whole = (int)(share + 1e-6); /* three thirds are not quite one */
+    int whole = (int)(share + 1e-6); /* three thirds of a CPU add up to slightly less than one */
     return whole < 1 ? 1 : whole;
 }
 

@@ -9,8 +9,7 @@
 #include <stdint.h>
 
 /* Choose the order (size) in which this rank moves `bytes` from each of the others, itself last: by the caches and
- * memory they share (topology.h). Ranks needn't agree. hwloc is not asked where it does not matter: with few peers or
- * little data. */
+ * memory they share. Ranks may choose differently. With few peers or little data hwloc is not asked. */
 const uint8_t *tt__peer_order(tt_group *group, size_t bytes);
 
 /* Count the CPUs that are left to rank `me` if each CPU is divided among the ranks that may use it: at least 1. masks
@@ -21,6 +20,9 @@ int tt__cpu_share_of(const uint64_t *const *masks, int ranks, int me, int strang
 
 /* Has each rank of this host a CPU to itself, so that busy waiting pays? By the CPUs that all have published. */
 bool tt__ranks_fit_cpus(const tt_group *group);
+
+/* ---- which memory and caches the ranks of a host share, as hwloc sees it. The first call that needs hwloc loads it,
+ * which takes some milliseconds; without hwloc all is unknown. */
 
 enum { TT__TOPOLOGY_CPUS = 1024, TT__TOPOLOGY_MASK_WORDS = TT__TOPOLOGY_CPUS / 64, TT__NOWHERE = -1 };
 

@@ -1,5 +1,4 @@
-#include "comm/watch/look.h"
-
+/* The one place that looks for what may be wrong with a work that takes long. */
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/saved_error.h"
@@ -8,9 +7,7 @@
 #include "comm/record/recorder.h"
 #include "comm/shared/arrival.h"
 #include "comm/shared/process.h"
-#include "comm/watch/deadlock.h"
-#include "comm/watch/failure.h"
-#include "comm/watch/mismatch.h"
+#include "comm/watch/verdicts.h"
 
 #include <stdio.h>
 
@@ -39,7 +36,7 @@ static void log_wait(const tt__recorder *recorder) {
 
 enum { GRACE_MS = 500 /* of a work whose peers have all done their part */ };
 
-/* Return what holds the work up: itself, one before it in the queue, or a call on an inner group. */
+/* Return the work that must go on first: itself, one before it in the queue, or a call on an inner group. */
 static tt_work *blocking_work(tt_work *work) {
     if (work->phase == TT__QUEUED && work->group->queue)
         work = work->group->queue;
@@ -84,7 +81,7 @@ static void note_waiting(const tt_work *work, const tt__rankset *missing) {
         top = top->parent;
     tt__note_users(world);
     if (world->elsewhere && world->hosts > 1)
-        whom = TT_ANY_SOURCE; /* all that other hosts learn */
+        whom = TT_ANY_SOURCE; /* other hosts learn no more than this */
     tt__recorder_wait(recorder, &(tt__waiting){.group = top->group->id,
                                                .seq = top->seq,
                                                .whom = whom,
@@ -126,7 +123,7 @@ static tt__look_result has_failed(const tt_group *group) {
     return TT__LOOK_FAILED;
 }
 
-/* Look for errors, then at readiness again: a rank that did its part and then left is no error. */
+/* Look for errors, then check again whether the work can go on: a rank that did its part and then left is no error. */
 static tt__look_result look_for_errors(tt_work *waiter, tt_group **culprit) {
     tt_group *group = waiter->group;
     if (group->failed)
@@ -158,7 +155,7 @@ tt__look_result tt__look_closely(tt_work *waiter, tt_group **culprit) {
     tt__saved_error before;
     tt__error_save(&before);
     tt__look_result verdict = look_for_errors(waiter, culprit);
-    if (verdict == TT__LOOK_FINE) /* the way there may have recorded that a rank has left, which it may */
+    if (verdict == TT__LOOK_FINE) /* a check may have recorded that a rank left, which is no error */
         tt__error_restore(&before);
     return verdict;
 }

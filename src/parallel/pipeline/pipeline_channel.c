@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/saved_error.h"
 #include "comm/group.h"
-#include "comm/native/descriptors.h"
+#include "comm/native/peer_memory.h"
 #include "reducer/text_agreement.h"
 #include "tensor/shape/memory_format.h"
 

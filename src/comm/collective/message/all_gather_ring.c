@@ -1,4 +1,4 @@
-/* ring, for all_gather and all_gather_v: every block travels around.
+/* ring, for all_gather and all_gather_v: every block travels around the ring of ranks.
  *
  * N ranks, blocks of m bytes.
  *   steps              N-1

@@ -1,10 +1,10 @@
 /* What algorithms on messages are made of: rounds, memory, partial results, units that halve, blocks. At the end, the
  * algorithms.
  *
- * A round is a set of sends and receives; it is over when all of them are done. What a round needs is posted in two
- * portions: `early` what does not depend on the round before, which is then still under way (so a peer's data never
- * wait for this rank to ask for them), `post` the rest. `take` uses what has arrived. So the order is, with | for "all
- * of the round is done",
+ * A round is a set of sends and receives; it is over when all of them are done. A round's messages are posted in two
+ * portions. `early` posts those that don't depend on the round before, while that is still under way: so a peer's data
+ * never wait for this rank to ask for them. `post` posts the rest. `take` uses what has arrived. So the order is, with
+ * | for "all of the round is done",
  *
  *   early(0) post(0) early(1) | take(0) post(1) early(2) | take(1) post(2) early(3) | ...
  *
@@ -15,8 +15,7 @@
 #ifndef TT_COMM_COLLECTIVE_MESSAGE_ROUNDS_H
 #define TT_COMM_COLLECTIVE_MESSAGE_ROUNDS_H
 
-#include "comm/machine.h"
-#include "comm/work.h"
+#include "comm/native_group.h"
 
 #include <tutti/backend.h>
 

@@ -4,8 +4,6 @@
  *   all symmetric on all ranks          where each buffer lies travels with the arrival word; each rank reduces its
  *                                       slice in place
  *   else                                reduce_staged.c */
-#include "comm/collective/shared/coalesced_shared.h"
-
 #include "comm/collective/shared/shared_algorithms.h"
 
 #include <string.h>

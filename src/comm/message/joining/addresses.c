@@ -1,4 +1,4 @@
-/* The text that describes by which addresses a process is reached, and the order in which a peer tries them.
+/* The token that lists a process's addresses, the order in which a peer tries them, and the listening socket.
  *
  * "4711/<32 hex digits>/10.0.0.2,fd00::2": port, a nonce that only readers of the store know, addresses. */
 #include "base/error.h"
@@ -89,7 +89,7 @@ static bool parse_candidate(const char *text, size_t length, int port, tt__candi
     return candidate->size;
 }
 
-/* 0: in a subnet of this host's, 1: elsewhere, 2: an address of this host, so hardly one of another. */
+/* Rank a peer's address: 0 in a subnet of this host, 1 elsewhere, 2 an address of this host, hardly another host's. */
 static int preference_of(const tt__candidate *candidate, const tt__interface *list, size_t count) {
     const struct sockaddr *address = (const struct sockaddr *)&candidate->address;
     int preference = 1;

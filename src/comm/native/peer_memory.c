@@ -1,8 +1,8 @@
-/* Each rank listens on a Unix socket whose name is drawn for this one trade; the group, whose members are known, tells
- * the others the name, and a number that callers must know. Every rank calls all others, sends one packet with its
- * descriptor, and then receives theirs. A connection waits in the listener's queue, so no rank waits for another to
- * accept: the order can't make them wait in a circle. */
-#include "comm/native/descriptors.h"
+/* How the ranks of a group hand each other descriptors. Each rank listens on a Unix socket whose name is drawn for this
+ * one trade; by a call of the group it tells the others the name, and a number that callers must know. Every rank calls
+ * all others, sends one packet with its descriptor, and then receives theirs. A connection waits in the listener's
+ * queue, so no rank waits for another to accept, and none can wait in a circle. */
+#include "comm/native/peer_memory.h"
 
 #include "base/error.h"
 #include "base/files/fd.h"
@@ -25,9 +25,9 @@ typedef struct trade_place {
     unsigned char key[16];
 } trade_place;
 
-/* What a caller says. */
+/* The packet of a caller. */
 typedef struct trade_word {
-    unsigned char key[16]; /* of whom it calls */
+    unsigned char key[16]; /* of the rank that it calls */
     int32_t rank;
     int32_t given; /* is a descriptor attached? */
 } trade_word;
@@ -83,7 +83,7 @@ static bool give_to(const trade *t, int r, int own) {
     return given;
 }
 
-/* Take one caller's descriptor. What strangers say is passed over. */
+/* Take one caller's descriptor. Packets of strangers are ignored. */
 static void take_caller(trade *t) {
     int s = tt__fd(accept4(t->listener, NULL, NULL, SOCK_CLOEXEC)), attached = -1;
     trade_word word;
@@ -111,7 +111,7 @@ static bool has_heard_all(const trade *t) {
     return true;
 }
 
-/* Receive what all others give; *heard: all of it came in time. An error: the group has failed. */
+/* Receive all others' descriptors; *heard: all came in time. An error: the group has failed. */
 static tt_status hear_all(trade *t, bool *heard) {
     const int64_t until = tt__deadline_ms(t->group->timeout_ms);
     while (!(*heard = has_heard_all(t)) && tt__now_ms() < until) {
