@@ -37,9 +37,7 @@ static tt_status exchange_words(tt_group *group, const void *mine, size_t count,
         memcpy(all, mine, count);
         return TT_OK;
     }
-    plugin->control->native->goes_on = true; /* no call of the program's */
     tt_status status = tt__exchange(plugin->control, &call, mine, count, all);
-    plugin->control->native->goes_on = false;
     if (!status)
         return TT_OK;
     tt__plugin_lock(plugin);
