@@ -133,7 +133,7 @@ INSIDE_COMM = {
     "call": ["reduce", "collective"],
 }
 # What groups, works and operations are: the structs and tables of the whole of comm.
-VOCABULARY = {"group", "native_group", "work", "callback", "in_callback", "machine", "world", "op", "rankset", "split"}
+VOCABULARY = {"group", "native_group", "work", "callback", "in_callback", "world", "op", "rankset"}
 # Who may print, and who may end its process: the keeper of launch is a process of its own, and so are the children of
 # spawn, which flushes the program's streams.
 MAY_PRINT = {"cli", "spawn"}

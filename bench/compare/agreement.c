@@ -5,8 +5,8 @@
 #include "base/text/format.h"
 #include "base/text/parse.h"
 #include "cli/bench/bench.h"
+#include "comm/record/call_record.h"
 #include "comm/record/recorder.h"
-#include "comm/record/signature.h"
 #include "compare/compare.h"
 
 #include <stdio.h>

@@ -5,26 +5,26 @@
  *
  *   const tt_backend *tutti_backend(const tt_backend_host *host)
  *
- * and links nothing of Tutti's: what it needs comes in `host`. tt_init_process_group(.backend = "mpi") loads
+ * and does not link Tutti: `host` has the functions that it needs. tt_init_process_group(.backend = "mpi") loads
  * libtutti-backend-mpi.so, from $TT_BACKEND_PATH (a list with ":", of paths from the root on) or from where libtutti
  * lies; a name with a slash in it is a path. It is loaded once and stays. The file and each folder above it must belong
- * to root, to this user or to whom libtutti belongs, and nobody else may write to them: else TT_ERR_AUTH, which names
- * what is wrong. docs/backends.md shows how one is written, examples/backend_plugin is one.
+ * to root, to this user or to libtutti's owner, and no other user may write to them: else TT_ERR_AUTH, which names the
+ * problem. docs/backends.md shows how to write one; examples/backend_plugin is an example.
  *
  * Tutti checks arguments, keeps the order of a group's calls, gives each a deadline and each failure a text, scales for
- * TT_AVG and TT_PREMUL_SUM, sums 16-bit floats in f32, and makes one call of several where the list of operations says
- * so; a back end moves and adds.
+ * TT_AVG and TT_PREMUL_SUM, sums 16-bit floats in f32, and composes the operations that tt_op marks so; a back end
+ * moves and adds.
  *
  * Threads: Tutti makes calls on one engine one at a time, but not always from the same thread, and calls on several
  * engines at once; abort() alone may come at any time. Buffers stay valid until the request is done.
  *
- * Devices: a call says where its buffers lie. A back end lists in `devices` which it takes; Tutti refuses calls on
- * others without asking it. One that lists none gets host memory alone. Tutti never touches memory of a device: what it
- * would convert, scale or copy on the host is TT_ERR_UNSUPPORTED there, unless supports() takes it. The host doesn't
- * wait for calls on a device: see stream_mark() and stream_wait().
+ * Devices: a call says where its buffers lie. A back end lists in `devices` those it takes; Tutti refuses calls on
+ * others without asking it. A back end that lists none gets host memory alone. Tutti never touches memory of a device:
+ * a call that would need a conversion, scaling or copy by Tutti is TT_ERR_UNSUPPORTED there, unless supports() takes
+ * it. The host doesn't wait for calls on a device: see stream_mark() and stream_wait().
  *
- * Structs may grow at their ends, without a new TT_BACKEND_ABI: each table has its size, and the host says those of
- * what it hands over. */
+ * Structs may grow at their ends without a new TT_BACKEND_ABI: each table has its size, and tt_backend_host has the
+ * sizes of the structs that Tutti passes. */
 #ifndef TUTTI_BACKEND_H
 #define TUTTI_BACKEND_H
 
@@ -49,7 +49,7 @@ typedef enum tt_op {
     TT_OP_ALL_TO_ALL_V,
     TT_OP_SEND,
     TT_OP_RECV,
-    /* Those below are made of the ones above where a back end is not the native one. */
+    /* For other back ends than the native one, Tutti makes those below of the ones above. */
     TT_OP_ALL_REDUCE_COALESCED,
     TT_OP_BATCH_ISEND_IRECV,
     TT_OP_MONITORED_BARRIER,
@@ -67,7 +67,7 @@ TT_API const char *tt_op_name(tt_op op);
 /* When a call ran on its device, as the device measured it: from when all that came before it on its stream was done
  * until its result was there. */
 typedef struct tt_call_times {
-    int64_t begin_ns;    /* CLOCK_MONOTONIC, as well as the back end can tell; 0: not known, as it was handed over */
+    int64_t begin_ns;    /* CLOCK_MONOTONIC, as well as the back end can tell; 0, as passed: not known */
     int64_t duration_ns; /* >= 0 */
 } tt_call_times;
 
@@ -133,22 +133,22 @@ typedef struct tt_backend_host {
     void (*store_value_free)(tt_store_value *value);
 } tt_backend_host;
 
-/* What a back end is told when a group begins. */
+/* The arguments of open(). */
 typedef struct tt_backend_member {
     int rank, world_size;
 
-    /* To meet through, under a prefix of its own, until open() returns. NULL: the engine finds its ranks itself
-     * (.finds_ranks), or a world of one. */
+    /* A store to meet through, under a prefix of the group's own, until open() returns. NULL: the engine itself finds
+     * its ranks (.finds_ranks), or the world has one rank. */
     tt_store *store;
     int64_t timeout_ms; /* of joining */
 
-    /* The device that the process uses, as the program says; of a group of a group's ranks, its group's. cpu: it does
-     * not say; then calls do. */
+    /* The device that the process uses, by the program's option; of a subgroup, the device of its group. cpu: not
+     * given; calls name their device then. */
     tt_device_type device;
     int device_index;
 
-    /* Has another rank failed or ended? Then TT_ERR_PEER, recorded, which names it. To be asked now and
-     * then while open(), or new_group() on this engine, waits for the others, with `watcher`. NULL: nobody can tell. */
+    /* Has another rank failed or ended? Then TT_ERR_PEER, recorded, which names it. To be called regularly, with
+     * `watcher`, while open(), or new_group() on this engine, waits for the others. NULL: not available. */
     tt_status (*watch)(void *watcher);
     void *watcher;
 } tt_backend_member;
@@ -172,8 +172,8 @@ typedef struct tt_backend {
      * no all_to_all"; a barrier and an all-reduce are mandatory. *request is handed to test() until it says done or
      * fails; then it is gone. `call` and its arrays are gone when begin() returns, buffers stay until the request is.
      * Counts are 0 in uneven calls and messages at most. Collectives are begun in the same order on all ranks, and one
-     * after the other if `serial`; sends and receives at any time. A barrier may come without device whatever `devices`
-     * says: it holds the host. */
+     * after the other if `serial`; sends and receives at any time. A barrier may name the cpu whatever `devices` says:
+     * it makes the host wait. */
     tt_status (*begin[TT_BACKEND_OPS])(void *engine, const tt_call *call, void **request);
 
     /* Advance; *done := whether the request is complete, on a device: whether the result is there. *source: of a
@@ -182,15 +182,15 @@ typedef struct tt_backend {
 
     /* ---- optional */
 
-    /* Whether the engine itself takes this element type, with this reduce op where `op` reduces, in memory of this
-     * kind (one of `devices`). NULL: f32, f64, i8, u8, i16, i32 and i64; of the reduce ops SUM, PRODUCT, MIN, MAX, and
-     * BAND, BOR, BXOR of integers; data that are only moved may have any type. The rest Tutti makes of these on the
-     * host (bools of u8, which are then 0 or 1), if the engine has those; else it is TT_ERR_UNSUPPORTED. */
+    /* Whether the engine itself takes this element type, with this reduce op where `op` reduces, in memory of this kind
+     * (one of `devices`). NULL: f32, f64, i8, u8, i16, i32 and i64; of the reduce ops SUM, PRODUCT, MIN, MAX, and BAND,
+     * BOR, BXOR of integers; data that are only moved may have any type. On the host Tutti converts all others to
+     * these, if the engine has them (bools to u8, 0 or 1); else they are TT_ERR_UNSUPPORTED. */
     bool (*supports)(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, tt_device_type device);
 
     /* A group of `count` ranks of `engine`, in this order. Collective over the engine: all ranks call it at the same
-     * time (Tutti sees to that), so it may wait for them. Those that are to be together pass the same list; the lists
-     * of others have none of their ranks; a rank that is in none passes an empty one and gets *sub = NULL. NULL: Tutti
+     * time (Tutti sees to that), so it may wait for them. All ranks of one new group pass the same list, and lists of
+     * different groups share no rank; a rank that is in none passes an empty list and gets *sub = NULL. NULL: Tutti
      * opens a second engine through the store instead; without a store tt_new_group() is TT_ERR_UNSUPPORTED. */
     tt_status (*new_group)(void **sub, void *engine, const int *ranks, int64_t count, int64_t timeout_ms);
 
@@ -198,25 +198,25 @@ typedef struct tt_backend {
      * ms. */
     void (*wait)(void *engine, void *request, int64_t ms);
 
-    /* Make every call that is under way fail soon: test() says so. NULL: they are given up where they are, and nothing
-     * the engine still does may touch their buffers after close(). */
+    /* Make every call under way fail soon, which test() reports. NULL: Tutti gives the calls up, and after close() the
+     * engine may not touch their buffers. */
     void (*abort)(void *engine);
 
-    /* Move what may move without a request of its own, such as a message that was sent already. Called again and again
-     * while this rank waits for others to come to a call. NULL: nothing needs it. */
+    /* Advance transfers that have no request any more, such as a message already sent. Called repeatedly while this
+     * rank waits for others to come to a call. NULL: not needed. */
     void (*progress)(void *engine);
 
-    /* The kinds of memory that calls may name: TT_DEVICE_BIT(TT_DEVICE_CPU) | ... 0: cpu alone. What an engine without
-     * cpu cannot be asked for: Tutti's own questions in its calls. Ranks then agree by the group that stands behind it,
-     * whether pairs agree on an all_to_all_v is not asked, and without that group there are no groups of its ranks. */
+    /* The kinds of memory that calls may name: TT_DEVICE_BIT(TT_DEVICE_CPU) | ... 0: cpu alone. An engine without cpu
+     * can't carry Tutti's own messages. Ranks then agree by the control group, the counts of an all_to_all_v are not
+     * compared, and without a control group there are no subgroups. */
     unsigned devices;
 
-    /* Of a call on a device, mandatory where `devices` has any; neither may wait, for peers or for the device.
+    /* For calls on a device; mandatory if `devices` has any. Neither may wait, for peers or for the device.
      * stream_mark: remember what call->stream holds, now that the call is made; begin() comes when all ranks have come
      * to it, with *mark as call->mark, and lets the engine's work wait for it (an event recorded, cudaStreamWaitEvent).
      * begin() takes the mark over, also when it fails; one that is never begun is close()'s to release.
-     * stream_wait: let all that is put on `stream` from now on run behind the request's result; *enqueued := false:
-     * that can't be said yet, and Tutti asks again. It may come more than once, or never. */
+     * stream_wait: make all work put on `stream` from now on run after the request's result; *enqueued := false: not
+     * possible yet, Tutti calls again. It may be called more than once, or never. */
     tt_status (*stream_mark)(void *engine, const tt_call *call, void **mark);
     tt_status (*stream_wait)(void *engine, void *request, void *stream, bool *enqueued);
 
@@ -224,24 +224,24 @@ typedef struct tt_backend {
     bool finds_ranks; /* open() may be called without store: ranks() says who this process is. With it, mandatory: */
     tt_status (*ranks)(int *rank, int *world_size);
 
-    /* Of an engine that new_group() made, at once: whom to ask about its ranks, as tt_backend_member says of `watch`,
-     * while new_group() on it waits. Not called where nobody can tell. NULL: not wanted. */
+    /* Called at once on an engine that new_group() made: gives it the `watch` and `watcher` of tt_backend_member, to be
+     * used while new_group() on it waits. Not called if there is none. NULL: not wanted. */
     void (*set_watch)(void *engine, tt_status (*watch)(void *watcher), void *watcher);
 
     /* Memory of the group's device that its collectives move faster than other memory (NCCL's windows). Both or
      * neither.
      * window_make: collective as new_group() is, with the same size on all ranks. *memory := `bytes`, whose contents
-     * are not set, until window_free(); NULL: there is none, on any rank. agree(user, mine, &least), which all ranks
-     * call the same number of times, tells the least of what they say: so the engine finds out whether all could. An
-     * error, also of agree(), ends the group. Not called where ranks have nothing to agree by.
-     * window_free: of this rank alone; nothing uses the memory any more. false: it is none of these. It may come after
-     * abort(). */
+     * are not set, until window_free(); NULL: there is none, on any rank. agree(user, mine, &least) gives the least of
+     * all ranks' `mine`, so that the engine learns whether all could; all ranks call it the same number of times. An
+     * error, also of agree(), ends the group. Not called if ranks have no means to agree.
+     * window_free: by this rank alone, when nothing uses the memory any more. false: `memory` is no window. It may come
+     * after abort(). */
     tt_status (*window_make)(void *engine, size_t bytes, int64_t timeout_ms,
                              tt_status (*agree)(void *user, int mine, int *least), void *user, void **memory);
     bool (*window_free)(void *engine, void *memory);
 } tt_backend;
 
-/* The one symbol that a back end exports; NULL: it can't work here, host->fail() said why. */
+/* The one symbol that a back end exports. Returns NULL if it can't work here; host->fail() recorded why. */
 typedef const tt_backend *tt_backend_entry(const tt_backend_host *host);
 TT_EXTERN TT_API tt_backend_entry tutti_backend;
 

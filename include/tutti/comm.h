@@ -14,17 +14,17 @@
  *
  * Threads. A group's calls have an order, so they must not overlap: one thread at a time makes them, any thread.
  * Different threads may use different groups. A call made while another thread waits in a synchronous call on the group
- * is refused (TT_ERR_STATE) where it would disturb that one; in the first moment of a call it may not be noticed, and
- * then ranks differ, or data are wrong. Works are free of that rule: any thread may wait for a work, ask for it, add a
- * callback or free it, also several at once and while another makes calls on the group. tt_group_abort() may come from
- * any thread at any time; tt_destroy_process_group() when no other thread is within a call on the group or on one of
- * its works.
+ * is refused (TT_ERR_STATE) if it would disturb that call. In the first moment of a call it may go unnoticed; then
+ * ranks differ, or data are wrong. The rule does not hold for works: any thread may wait for a work, test it, add a
+ * callback or free it, also several threads at once, and while another makes calls on the group. tt_group_abort() may
+ * come from any thread at any time; tt_destroy_process_group() when no other thread is within a call on the group or on
+ * one of its works.
  *
- * Ranks that wait for each other in different groups, since they call them in different orders, are told so
- * (TT_ERR_MISMATCH: who waits for whom, in which calls), unless another thread might still make the call that is
- * missing: where another thread than the one that waits made the last call on that group, or none was made yet and the
- * process has other threads, OpenMP's included; or where a thread waits for a work of a group that another uses. There
- * the calls' timeouts end it.
+ * Ranks that call groups in different orders may wait for each other for ever. Their calls fail then (TT_ERR_MISMATCH
+ * names which rank waits for which, in which calls), unless another thread might still make the missing call. That is
+ * assumed if another thread than the waiting one made the last call on that group; if no call was made on it yet and
+ * the process has other threads, OpenMP's included; and if a thread waits for a work of a group that another thread
+ * uses. Then the calls' timeouts end the wait.
  *
  * A forked child is no rank: calls on groups that it inherited, and waits for works of theirs, fail (TT_ERR_STATE),
  * tt_group_abort() does nothing, and tt_destroy_process_group() and tt_work_free() end the child's copy alone. It may
@@ -50,8 +50,8 @@ typedef enum tt_reduce_op {
     TT_MIN,       /* NaN wins; of bools: and */
     TT_MAX,       /* NaN wins; of bools: or */
     TT_BAND,      /* bitwise, integers and bools */
-    TT_BOR,       /* likewise */
-    TT_BXOR,      /* likewise */
+    TT_BOR,       /* bitwise, integers and bools */
+    TT_BXOR,      /* bitwise, integers and bools */
     TT_PREMUL_SUM /* floats only: each rank's element times its own .factor, then summed. PyTorch:
                      _make_nccl_premul_sum */
 } tt_reduce_op;
@@ -81,9 +81,9 @@ typedef struct tt_init_process_group_args {
     int rank;           /* used if world_size is not 0; they override the environment's */
     int world_size;     /* 0 = from init_method */
     int64_t timeout_ms; /* of the rendezvous and of every later call; 0 or less = TT_DEFAULT_TIMEOUT_MS */
-    /* A frozen rank or a cut link is named within this time; 0 = 5000. A rank that froze before it joined is so only if
-     * `tutti run` started it; else it is named with those that are missing at the end of timeout_ms. A rank that is
-     * stopped for less than half of it, however often, is not taken for frozen. */
+    /* A frozen rank or a cut link is named within this time; 0 = 5000. A rank that froze before it joined is named
+     * within it only if `tutti run` started it; else at the end of timeout_ms, with the other missing ranks. A rank
+     * that is stopped for less than half of this time, however often, is not taken for frozen. */
     int64_t heartbeat_ms;
 
     /* Native: NULL or "auto" (shared memory inside a host, TCP between hosts), "shm" (ranks on several hosts are an
@@ -100,7 +100,7 @@ typedef struct tt_init_process_group_args {
     tt_device_type device;
     int device_index;
 
-    /* env://: where no launcher has set anything, be a world of one, instead of TT_ERR_INVALID. */
+    /* env://: if no launcher has set any variable, make a world of one instead of failing with TT_ERR_INVALID. */
     bool or_alone;
     char tt_end; /* not an option: see base.h */
 } tt_init_process_group_args;
@@ -109,30 +109,29 @@ typedef struct tt_init_process_group_args {
  *   tt_init_process_group(&world, .timeout_ms = 60000)
  * Ranks share memory if they run on one host: same boot and same network name space, or the same TT_HOST_ID. Ranks of
  * different hosts are joined by TCP: all addresses of a host are tried, those of a common subnet first, and the first
- * by which a rank can be reached is taken (the log says which, TT_LOG_INFO). TT_SOCKET_IFNAME names the interfaces
- * whose addresses count instead, separated by commas: "eth" those whose names begin so, "=eth0" that one, "^docker" all
- * but those that begin so, "^=eth1" all but that one; say the same on all hosts.
- * Where a job secret is set (TT_SECRET, TT_SECRET_FILE; `tutti run` makes one) every connection proves it both ways.
+ * that answers is taken (logged at TT_LOG_INFO). TT_SOCKET_IFNAME restricts the interfaces, as a list with commas:
+ * "eth" those whose names begin so, "=eth0" that one, "^docker" all except those whose names begin so, "^=eth1" all
+ * except that one. Set it alike on all hosts. If a job secret is set (TT_SECRET, TT_SECRET_FILE; `tutti run` makes one)
+ * every connection proves it both ways.
  * Success: *out is the caller's, end it with tt_destroy_process_group(). Failure: *out is NULL.
  * Errors: TT_ERR_INVALID one missing or malformed variable or option, by name; TT_ERR_TIMEOUT names the missing ranks;
- * TT_ERR_NET nobody serves the store, the port is in use, or two hosts can't reach each other; TT_ERR_UNSUPPORTED
- * unknown back end, ranks that can't share memory where .transport asks for it, or more than 64 ranks of one host or
- * 1024 in all; TT_ERR_MISMATCH ranks passed different world sizes; TT_ERR_AUTH another job secret, or none (at once
- * where srun or mpirun says that there are several hosts), or, without one, a rank that says that it is on another host
- * where LOCAL_WORLD_SIZE and WORLD_SIZE say that there is one; also the file of a back end that others may write to. */
+ * TT_ERR_NET no process serves the store, the port is in use, or two hosts can't reach each other; TT_ERR_UNSUPPORTED
+ * unknown back end, ranks that can't share memory although .transport asks for it, or more than 64 ranks on one host or
+ * 1024 in all; TT_ERR_MISMATCH ranks passed different world sizes; TT_ERR_AUTH a rank has another job secret, or none
+ * (reported at once if srun or mpirun started ranks on several hosts); without a secret, a rank claims another host
+ * although LOCAL_WORLD_SIZE and WORLD_SIZE tell of one; or other users may write to the file of a back end. */
 TT_API TT_NODISCARD tt_status tt_init_process_group_with(const tt_init_process_group_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_init_process_group(...) tt_init_process_group_with(TT_ARGS(tt_init_process_group_args, .out = __VA_ARGS__))
 #endif
 
-/* Leave the group and release it, with the memory tt_group_alloc() gave. Not collective, and waits for nothing but the
- * results of calls on devices that have returned TT_OK, where the device's stream still waits for them; if one fails,
- * the log says so (TT_LOG_WARNING). Peers that still call learn "rank R left the group after call N", and this thread's
- * last error, if there is one. Reducers and DDP wrappers made on it may be freed before or after; their memory stays
- * until then, but every other call on them or on the group fails (TT_ERR_STATE). Groups made from it by tt_new_group()
- * live on; the process leaves the job when its last group is destroyed. Works that are not done end with TT_ERR_STATE;
- * callbacks of its works have run when this returns. From within a callback it does nothing but log a warning. NULL is
- * allowed. */
+/* Leave the group and release it, with the memory of tt_group_alloc(). Not collective. It waits only for calls on
+ * devices that have returned TT_OK and whose results a stream still waits for; a failure of these is logged
+ * (TT_LOG_WARNING). Peers that still call learn "rank R left the group after call N", and this thread's last error, if
+ * there is one. Reducers and DDP wrappers made on it may be freed before or after; their memory stays until then, but
+ * every other call on them or on the group fails (TT_ERR_STATE). Groups made from it by tt_new_group() live on; the
+ * process leaves the job when its last group is destroyed. Works that are not done end with TT_ERR_STATE; callbacks of
+ * its works have run when this returns. From within a callback it does nothing but log a warning. NULL is allowed. */
 TT_API void tt_destroy_process_group(tt_group *group);
 
 /* End the group now: every call that waits on it, here and on its other ranks, returns TT_ERR_ABORTED ("rank R aborted
@@ -140,9 +139,10 @@ TT_API void tt_destroy_process_group(tt_group *group);
  * PyTorch: ProcessGroup.abort. */
 TT_API void tt_group_abort(tt_group *group, const char *reason);
 
-/* This process's number among those that its launcher started on this host, before or after it has joined: to choose a
- * device by. `fallback` where no launcher tells, or tells nonsense. Reads the environment (LOCAL_RANK, or what srun and
- * mpirun set) at each call; from any thread while no other changes it. PyTorch: get_node_local_rank(fallback_rank). */
+/* This process's number among those that its launcher started on this host, to choose a device; also before joining.
+ * `fallback` if no launcher tells it, or the variable makes no sense. Reads the environment (LOCAL_RANK, or what srun
+ * and mpirun set) at each call; from any thread while no other changes it. PyTorch:
+ * get_node_local_rank(fallback_rank). */
 TT_API int tt_get_node_local_rank(int fallback);
 
 /* This process's rank, and the number of ranks; -1 for NULL. PyTorch: get_rank, get_world_size. */
@@ -154,7 +154,7 @@ TT_API int tt_get_world_size(const tt_group *group);
 TT_API int tt_get_global_rank(const tt_group *group, int group_rank);
 TT_API int tt_get_group_rank(const tt_group *group, int global_rank);
 
-/* "native", "mpi", ...: who runs the group's calls; "?" for NULL. The text lives as long as the group. */
+/* "native", "mpi", ...: which back end runs the group's calls; "?" for NULL. The text lives as long as the group. */
 TT_API const char *tt_get_backend(const tt_group *group);
 
 /* The group's timeout of a call, in ms; -1 for NULL. Set it alike on all ranks; 0 or less = TT_DEFAULT_TIMEOUT_MS. It
@@ -162,7 +162,7 @@ TT_API const char *tt_get_backend(const tt_group *group);
 TT_API int64_t tt_group_timeout_ms(const tt_group *group);
 TT_API void tt_group_set_timeout_ms(tt_group *group, int64_t timeout_ms);
 
-/* What every call below takes as options, after its required arguments:
+/* Options of every call below, after its required arguments:
  *   tt_all_reduce(group, buf, n, TT_F32, TT_SUM, .work = &work, .timeout_ms = 500)
  * file, line: the call site, which errors name; the macros fill it in. With line 0, `file` says in words what the call
  * is part of. */
@@ -173,22 +173,21 @@ TT_API void tt_group_set_timeout_ms(tt_group *group, int64_t timeout_ms);
     int line;                                                                                                   \
     char tt_end /* not an option: see base.h */
 
-/* What calls on buffers take besides: where all of a call's buffers lie. Left out: in the host's memory.
+/* Further options of calls on buffers: where all of a call's buffers lie. By default in the host's memory.
  *   tt_all_reduce(group, buf, n, TT_F32, TT_SUM, .device = TT_DEVICE_CUDA, .device_index = 1, .stream = stream)
  *
- * A back end says which devices it takes; the native one, gloo and mpi take the cpu alone, and what a back end lacks is
- * TT_ERR_UNSUPPORTED before anything is sent. On a device it is the stream that waits, not the host: the call reads and
- * writes its buffers after all that the stream held when the call was made. Without .work it returns when all ranks
- * have come to it, and what is put on the stream from then on runs behind its result; a failure after that is told by
- * the group's next call. (A thread looks after such calls: if one fails, or its time is up, the stream goes on, and
- * what it computes from the result is worthless.) With .work the stream goes on beside the call, until tt_work_wait()
- * makes it wait for the result. Buffers stay borrowed until the result is there: what frees or reuses them stands
- * behind it on the stream.
+ * Each back end takes certain devices; the native one, gloo and mpi take the cpu alone. A device that it lacks is
+ * TT_ERR_UNSUPPORTED before anything is sent. On a device the stream waits, not the host: the call reads and writes its
+ * buffers after all work that the stream held when the call was made. Without .work the call returns when all ranks
+ * have come to it, and work put on the stream from then on runs after its result; the group's next call returns a later
+ * failure. (A thread watches such calls: if one fails or times out, the stream goes on, and what it computes from the
+ * result is worthless.) With .work the stream goes on beside the call, until tt_work_wait() makes it wait for the
+ * result. Buffers stay borrowed until the result is there, so free or reuse them only by work behind it on the stream.
  * PyTorch: a collective of its NCCL back end, and Work.wait(). */
-#define TT_DEVICE_OPTIONS                                                \
-    tt_device_type device;                                               \
-    int device_index; /* which of these devices; not looked at of cpu */ \
-    void *stream      /* a queue of the device (cudaStream_t); NULL: its default one. Of cpu NULL */
+#define TT_DEVICE_OPTIONS                                               \
+    tt_device_type device;                                              \
+    int device_index; /* which of these devices; ignored for the cpu */ \
+    void *stream      /* a queue of the device (cudaStream_t); NULL: its default one. NULL for the cpu */
 
 typedef struct tt_new_group_args {
     tt_group **out;
@@ -210,7 +209,7 @@ typedef struct tt_group_split_args {
     tt_group **out;
     tt_group *group;
     int color; /* ranks of the same color make a group; < 0: none */
-    int key;   /* which are numbered by key, then by their rank in `group` */
+    int key;   /* ranks are numbered by key, then by their rank in `group` */
     TT_OPTIONS;
     TT_CALL_OPTIONS; /* as for tt_new_group */
 } tt_group_split_args;
@@ -229,11 +228,11 @@ typedef struct tt_group_alloc_args {
 
 /* Symmetric memory: `bytes` in every rank's shared heap, zeroed, 64-byte aligned. Collectives on it, of any group these
  * ranks have in common, need no copy inside a host; on any other ("plain") memory they stage. Collective: all ranks
- * must pass the same size. Also usable as ordinary memory. Where a group has no shared memory (TCP only, back ends but
- * native) it is ordinary memory.
- * Success: *out lives until tt_group_free() or the end of the group. bytes == 0 gives a valid unique pointer.
- * What is given is whole pages. The heap may grow to the machine's memory, to what `ulimit -v` and `-f` leave of
- * it, or to TT_SYMMETRIC_HEAP (bytes, or with K, M, G, T).
+ * must pass the same size. Also usable as ordinary memory. In a group without shared memory (TCP only, back ends other
+ * than native) it is ordinary memory.
+ * Success: *out lives until tt_group_free() or the end of the group. bytes == 0 gives a valid unique pointer. The
+ * memory is whole pages. The heap may grow to the machine's memory, to the limits of `ulimit -v` and `-f`, or to
+ * TT_SYMMETRIC_HEAP (bytes, or with K, M, G, T).
  * Errors: TT_ERR_MEMORY (on all ranks if on one), and those of a collective. */
 TT_API TT_NODISCARD tt_status tt_group_alloc_with(const tt_group_alloc_args *args, size_t size);
 
@@ -244,7 +243,8 @@ typedef struct tt_group_free_args {
     TT_CALL_OPTIONS; /* .work must be NULL */
 } tt_group_free_args;
 
-/* Give it back. Collective: all ranks free the same allocations in the same order. NULL is allowed (on all ranks). */
+/* Free symmetric memory. Collective: all ranks free the same allocations in the same order. NULL is allowed (on all
+ * ranks). */
 TT_API TT_NODISCARD tt_status tt_group_free_with(const tt_group_free_args *args, size_t size);
 
 /* ---- works
@@ -252,22 +252,23 @@ TT_API TT_NODISCARD tt_status tt_group_free_with(const tt_group_free_args *args,
  * Asynchronous calls of a group are carried out in the order in which they were made, like synchronous ones; a
  * synchronous call first completes those before it. Sends and receives alone overtake each other. Inside a host a work
  * advances in whatever call of Tutti comes next, on the same or another group; between hosts a thread advances it. A
- * work completes exactly once: done, failed, or timed out. What follows may be called from any thread; a work that was
- * freed must not be used. */
+ * work completes exactly once: done, failed, or timed out. The functions below may be called from any thread; a work
+ * that was freed must not be used. */
 
-/* Wait until the work is done; its status. Waits at most until the call's deadline. May be called again: a work that is
- * done stays so. Of a call on a device's memory it returns when the call's stream is set to wait for the result; the
- * work is done when the result is there. PyTorch: Work.wait. */
+/* Wait until the work is done, at most until the call's deadline; returns its status. May be called again: a work that
+ * is done stays so. For a call on a device's memory it returns when the call's stream is set to wait for the result;
+ * the work is done when the result is there. PyTorch: Work.wait. */
 TT_API TT_NODISCARD tt_status tt_work_wait(tt_work *work);
 
-/* The same for at most `timeout_ms`: for a program that has something else to look at now and then. *done: whether it
- * is; if not, TT_OK is returned and the call goes on, until its own deadline. PyTorch: Work.wait(timeout). */
+/* Wait at most `timeout_ms`, for a program that also does other things meanwhile. *done: whether the work is done; if
+ * not, returns TT_OK, and the call goes on until its own deadline. PyTorch: Work.wait(timeout). */
 TT_API TT_NODISCARD tt_status tt_work_wait_for(tt_work *work, int64_t timeout_ms, bool *done);
 
-/* Wait for all; the first failure. NULLs among them are skipped. */
+/* Wait for all works; returns the first failure. NULLs among them are skipped. */
 TT_API TT_NODISCARD tt_status tt_work_wait_all(tt_work *const *works, int64_t count);
 
-/* Advance what can be without waiting; whether the work is done, on a device too. PyTorch: Work.is_completed. */
+/* Advance works without waiting; returns whether this one is done, for a call on a device: whether its result is there.
+ * PyTorch: Work.is_completed. */
 TT_API bool tt_work_is_completed(tt_work *work);
 
 /* After a receive is done: the rank (in the group) that sent; -1 for other calls and before. PyTorch:
@@ -278,34 +279,35 @@ TT_API int tt_work_source_rank(const tt_work *work);
  * tt_work_source_rank(). */
 typedef void (*tt_work_fn)(tt_status status, int source, void *user);
 
-/* Have `fn` called when the work is done, failed, aborted, or its group is destroyed: exactly once, also where the work
- * is freed before. Callbacks that were added before the work was done come in the order in which they were added; one
- * that is added later is called before this returns (within a callback: when that has returned), perhaps before or
- * beside earlier ones that another thread is about to call. PyTorch: Future.add_done_callback.
- * Whoever advances the work calls it, no lock held: any thread that is within a call of Tutti; between hosts the thread
- * that serves the connections; of a call on a device the thread that looks after it. Several callbacks may run at once
- * in different threads. tt_work_wait() may return
- * before it was called, tt_destroy_process_group() doesn't. It must not wait: what would (synchronous calls, waits for
- * works that are not done, making groups) is refused in it, TT_ERR_STATE. It may make calls with .work, by the rule on
- * threads: on its work's group too, where no thread of the program is within a call, other than tt_work_wait(). It
- * should be short: until it returns, its thread advances nothing.
- * A forked child inherits no callbacks; a child that a callback forks must end by _exit() or exec, not return from it.
+/* Have `fn` called when the work is done, failed, aborted, or its group is destroyed: exactly once, even if the work is
+ * freed before. Callbacks that were added before the work was done come in the order in which they were added; one that
+ * is added later is called before this returns (within a callback: when that has returned), perhaps before or beside
+ * earlier ones that another thread is about to call. PyTorch: Future.add_done_callback.
+ * The thread that advances the work calls it, with no lock held: any thread within a call of Tutti; between hosts also
+ * the thread that serves the connections; for a call on a device the thread that watches it. Several callbacks may run
+ * at once in different threads. tt_work_wait() may return before the callback was called, tt_destroy_process_group()
+ * doesn't. A callback must not wait: synchronous calls, waits for works that are not done, and making groups are
+ * refused in it (TT_ERR_STATE). It may make calls with .work, by the rule on threads; on its work's group only if no
+ * thread of the program is within a call on that other than tt_work_wait(). It should be short: until it returns, its
+ * thread advances nothing. A forked child inherits no callbacks; a child that a callback forks must end by _exit() or
+ * exec, not return from it.
  * Errors: TT_ERR_INVALID no work or no function; TT_ERR_MEMORY; TT_ERR_STATE in a forked child. After an error it is
  * never called. */
 TT_API TT_NODISCARD tt_status tt_work_add_done_callback(tt_work *work, tt_work_fn fn, void *user);
 
-/* Forget the work. One that is not done goes on without its owner, so its buffers must stay, and its callbacks still
- * come. Freeing after the group was destroyed is allowed. NULL is allowed. */
+/* Free the work. If it is not done the call goes on, so its buffers must stay, and its callbacks are still called.
+ * Freeing after the group was destroyed is allowed. NULL is allowed. */
 TT_API void tt_work_free(tt_work *work);
 
 /* ---- collectives
  *
  * `buf`, `send`, `recv`: elements of `dtype`, borrowed until the call returns, or its work is done; symmetric and plain
  * buffers may be mixed between ranks. All ranks must pass the same count, dtype, op and root. count may be 0. `send`
- * and `recv` don't overlap except as said. All but send and recv block at most the timeout and wait for whom they need;
- * a rank may be through before others have come.
+ * and `recv` don't overlap, except as documented. A call blocks at most for the timeout, and waits only for the ranks
+ * that it needs: it may return on one rank before others have come to it.
  * Errors: TT_ERR_INVALID, TT_ERR_MISMATCH, TT_ERR_PEER, TT_ERR_ABORTED, TT_ERR_TIMEOUT (names the ranks that did not
- * come); TT_ERR_UNSUPPORTED for a reduce op that the element type does not have, or what another back end lacks. */
+ * come); TT_ERR_UNSUPPORTED for a reduce op that the element type does not have, or for anything that another back end
+ * lacks. */
 
 /* buf (count) := op over all ranks, on every rank. */
 typedef struct tt_all_reduce_args {
@@ -352,8 +354,8 @@ typedef struct tt_reduce_args {
 } tt_reduce_args;
 TT_API TT_NODISCARD tt_status tt_reduce_with(const tt_reduce_args *args, size_t size);
 
-/* recv (count) := op over rank r's part r of all ranks' send (world_size, count). `recv` may be send + rank * count
- * elements (in place). PyTorch: reduce_scatter_tensor. `send` is left as it was but for that part. */
+/* recv (count) on rank r := op over part r of all ranks' send (world_size, count). `recv` may be send + rank * count
+ * elements (in place). PyTorch: reduce_scatter_tensor. Apart from that part `send` is left as it was. */
 typedef struct tt_reduce_scatter_args {
     tt_group *group;
     const void *send;
@@ -479,15 +481,15 @@ typedef struct tt_barrier_args {
 } tt_barrier_args;
 TT_API TT_NODISCARD tt_status tt_barrier_with(const tt_barrier_args *args, size_t size);
 
-/* A barrier whose rank 0 names all ranks that did not come within the timeout (TT_ERR_TIMEOUT, on rank 0), and on the
- * others what rank 0 knows. PyTorch: monitored_barrier with wait_all_ranks. .work must be NULL. */
+/* A barrier that names all ranks that did not come within the timeout: rank 0 finds them (TT_ERR_TIMEOUT there), and
+ * tells the others. PyTorch: monitored_barrier with wait_all_ranks. .work must be NULL. */
 TT_API TT_NODISCARD tt_status tt_monitored_barrier_with(const tt_barrier_args *args, size_t size);
 
 /* ---- point to point
  *
  * Messages between two ranks with the same tag arrive in the order in which they were sent; a receive takes the first
  * that fits its source and tag. A message of another size or type than the receive asks for is TT_ERR_MISMATCH on the
- * receiver. A send is done when its buffer may be used again, whether or not it was received. They may cross
+ * receiver. A send is done when its buffer may be used again, whether or not it was received. Messages may overtake
  * collectives of the same group. A rank may send to itself (asynchronously). */
 
 #define TT_ANY_SOURCE (-1)
@@ -532,7 +534,7 @@ typedef struct tt_p2p_op {
     int tag;
 } tt_p2p_op;
 
-/* Begin all of them before waiting for any. Without .work wait for all; with it one work stands for all. `ops` is
+/* Begin all operations before waiting for any. Without .work wait for all; with it one work stands for all. `ops` is
  * copied. PyTorch: batch_isend_irecv.
  *   tt_p2p_op ops[] = {tt_send_op(x, n, TT_F32, right), tt_recv_op(y, n, TT_F32, left)};
  *   tt_batch_isend_irecv(group, ops, 2) */

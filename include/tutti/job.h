@@ -1,5 +1,5 @@
-/* tutti/job.h: what a process tells those who watch its job (`tutti run`, `tutti top`): how far its training is, and
- * what may hang. It needs no group and no launcher. */
+/* tutti/job.h: what a process tells the observers of its job (`tutti run`, `tutti top`): the progress of its training,
+ * and timers for what may hang. It needs no group and no launcher. */
 #ifndef TUTTI_JOB_H
 #define TUTTI_JOB_H
 
@@ -14,16 +14,16 @@ typedef struct tt_publish_progress_args {
     double loss;  /* required: of the last step; NAN: not known */
     TT_OPTIONS;
     int64_t steps;   /* in an epoch; 0: not known */
-    int64_t epoch;   /* the one under way, counted from 1; 0: there are none */
-    int64_t epochs;  /* of how many; 0: not known */
+    int64_t epoch;   /* the current one, counted from 1; 0: none */
+    int64_t epochs;  /* in all; 0: not known */
     int64_t samples; /* of this rank, since the call before; their rate is shown */
     char tt_end;
 } tt_publish_progress_args;
 
-/* Publish how far this rank's training is: `tutti top` shows it, and `tutti run` on a terminal. For every step: it
- * costs some ten nanoseconds, never waits and never fails; negative numbers count as not given. It needs neither a
- * launcher nor a group; what is published is seen as soon as the process has a group. One thread at a time, and none
- * while another thread makes or destroys a group.
+/* Publish how far this rank's training is: `tutti top` shows it, and `tutti run` on a terminal. Call it in every step:
+ * it costs some ten nanoseconds, never waits and never fails; negative numbers count as not given. It needs neither a
+ * launcher nor a group; observers see it as soon as the process has a group. One thread at a time, and none while
+ * another thread makes or destroys a group.
  *   tt_publish_progress(step + 1, loss, .steps = steps, .epoch = epoch + 1, .epochs = epochs, .samples =
  *   batch_size); */
 TT_API void tt_publish_progress_with(const tt_publish_progress_args *args, size_t size);
@@ -35,7 +35,7 @@ typedef struct tt_expires_args {
     int64_t after_ms; /* required: above 0 */
     TT_OPTIONS;
     const char *name; /* for the report; copied, as far as 63 bytes; NULL: none */
-    const char *file; /* where it is set, the macro says it */
+    const char *file; /* the call site; the macro fills it in */
     int line;
     char tt_end; /* not an option: see base.h */
 } tt_expires_args;
@@ -45,21 +45,21 @@ typedef struct tt_expires_args {
  * evaluation, a library's call. The other ranks, and restarts, are as after any failure. The launcher looks a few times
  * a second. PyTorch: torch.distributed.elastic.timer.expires.
  *   tt_expires(&timer, 60000, .name = "validation")
- * Success: *out is for tt_expires_end(). Without a launcher of Tutti's nobody watches: *out = 0, which may be ended as
- * well. It needs no group, and never waits for longer than a fifth of a second, the first time in a process; later it
- * costs some hundred nanoseconds. Any thread may call it; timers may nest and overlap. A forked child does not have its
- * parent's, but may set its own.
- * Errors, with *out = 0: TT_ERR_INVALID no `out`, or after_ms is not above 0; TT_ERR_UNSUPPORTED 64 timers of this
- * process are set already; TT_ERR_MEMORY. */
+ * Success: *out is for tt_expires_end(). Without our launcher no timer is set: *out = 0, which may be ended as well. It
+ * needs no group. The first call in a process waits at most a fifth of a second; later ones cost some hundred
+ * nanoseconds. Any thread may call it; timers may nest and overlap. A forked child does not have its parent's timers,
+ * but may set its own. Errors, with *out = 0: TT_ERR_INVALID no `out`, or after_ms is not above 0; TT_ERR_UNSUPPORTED
+ * 64 timers of this process are set already; TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_status tt_expires_with(const tt_expires_args *args, size_t size);
 
-/* End the timer: it expires no more. From any thread. 0, what was ended before and a parent's timer are allowed. */
+/* End the timer: it expires no more. From any thread. Does nothing for 0, for a timer that was ended before, and for a
+ * parent's. */
 TT_API void tt_expires_end(int timer);
 
-/* TT_EXPIRES(60000, .name = "validation"); sets one for the rest of the enclosing block, however it is left. One that
- * can't be set is left out, and tt_last_error() says why. gcc and clang. */
+/* TT_EXPIRES(60000, .name = "validation"); sets one for the rest of the enclosing block, however it is left. If it
+ * can't be set the block runs without it, and tt_last_error() says why. gcc and clang. */
 #if defined(__GNUC__) && !defined(__cplusplus)
-/* What it runs: tt_expires_with(), whose number it returns, and at the block's end tt_expires_end(*timer). */
+/* For TT_EXPIRES(): set a timer and return its number, 0 after an error; end it. */
 TT_API int tt_expires_scope(const tt_expires_args *args, size_t size);
 TT_API void tt_expires_cleanup(const int *timer);
 #define TT_EXPIRES(...)                                                          \

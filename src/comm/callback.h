@@ -28,7 +28,7 @@ typedef struct tt__callback {
     char *text; /* of the error, or NULL */
 } tt__callback;
 
-/* In the order in which their works were done. */
+/* Callbacks that are due, in the order in which their works were done. */
 typedef struct tt__callbacks {
     tt__callback *first, *last;
 } tt__callbacks;
@@ -36,13 +36,14 @@ typedef struct tt__callbacks {
 /* Hang it on its work, or put it among those due if that is done. The lock is held, as in the next. */
 void tt__callback_attach(tt__callbacks *due, tt_work *work, tt__callback *callback);
 
-/* The work is done: so its callbacks are due. */
+/* The work is done: make its callbacks due. */
 void tt__callbacks_due(tt__callbacks *due, tt_work *work);
 
-/* Give the lock back, and run what is due: nothing in a callback, whose own caller goes on with the rest. */
+/* Release the lock, and run the callbacks that are due. Within a callback run none: the thread that runs that one goes
+ * on with the rest. */
 void tt__callbacks_unlock(tt__callbacks *due, pthread_mutex_t *lock);
 
-/* The group ends: give the lock back when its callbacks have run, also those that other threads run. */
+/* The group ends: release the lock when all its callbacks have returned, also those in other threads. */
 void tt__callbacks_settle(tt__callbacks *due, pthread_mutex_t *lock, tt_group *group);
 
 /* Forget those due. */
@@ -60,16 +61,10 @@ void tt__callbacks_drop(tt__callbacks *due);
 typedef struct tt__landing tt__landing;
 
 /* Make one that calls end(user, status of the work), which frees what the call had; its error is the work's. It must
- * not wait for peers. NULL: no memory, and `end` is never called. */
+ * not wait for peers. Returns NULL if there is no memory; `end` is never called then. */
 TT__EXPORT tt__landing *tt__landing_new(tt_status (*end)(void *user, tt_status work), void *user);
 
-/* Leave it to the work, or with work NULL end it now: the call failed with `status`. */
+/* Hand the landing to the work; if work is NULL, end it now, as the call failed with `status`. */
 TT__EXPORT void tt__landing_set(tt__landing *landing, tt_work *work, tt_status status);
-
-/* For work_calls.c: the work's landing, held, or NULL; let it happen once the work is done, with `status`, which is
- * returned, or its own error; let it go. */
-tt__landing *tt__landing_hold(const tt_work *work);
-tt_status tt__landing_happen(tt__landing *landing, tt_status status);
-void tt__landing_drop(tt__landing *landing);
 
 #endif

@@ -69,7 +69,7 @@ tt_status tt__group_check(tt_group *group) {
         return tt__fail(TT_ERR_STATE, "the group was destroyed; what was made on it can only be freed");
     if (tt__is_inherited(group))
         return tt__fail_inherited(group);
-    if (!atomic_load(&group->ended)) /* first: another thread may be about to abort the group */
+    if (!atomic_load(&group->ended)) /* checked first: another thread may be aborting the group */
         return TT_OK;
     if (!group->failed)
         group->engine->progress(group); /* it was aborted: learn why */
@@ -96,7 +96,7 @@ void tt_destroy_process_group(tt_group *group) {
         return;
     }
     tt__group_hold(group);
-    group->destroyed = true; /* before callbacks of its works run, who may not make calls on it any more */
+    group->destroyed = true; /* before its works' callbacks run: they may not make calls on it any more */
     atomic_store(&group->ended, true);
     group->engine->retire(group);
     tt__group_attach(group, NULL, NULL);
@@ -120,7 +120,7 @@ void tt__group_let_go(tt_group *group) {
 }
 
 void tt_group_abort(tt_group *group, const char *reason) {
-    if (!group || tt__is_inherited(group)) /* it is the parent's to end */
+    if (!group || tt__is_inherited(group)) /* only the parent may end it */
         return;
     char *copy = reason ? strdup(reason) : NULL; /* tt_last_error() changes on the way */
     group->engine->abort(group, !reason ? "no reason given" : copy ? copy : "no memory for the reason");

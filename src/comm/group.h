@@ -2,16 +2,68 @@
 #ifndef TT_COMM_GROUP_H
 #define TT_COMM_GROUP_H
 
+#include "base/error.h"
 #include "base/export.h"
 #include "base/quarantine.h"
-#include "comm/backend/group_engine.h"
-#include "comm/forks.h"
+#include "comm/in_callback.h"
 
+#include <tutti/backend.h>
 #include <tutti/comm.h>
 
 #include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/types.h>
+
+struct tt__callback;
+
+/* What an engine does for groups. Arguments are checked, the group is usable; errors are recorded. Functions that take
+ * a work, progress() and abort() come from any thread; the others from the one that uses the group. */
+typedef struct tt__engine {
+    const char *name;
+    unsigned devices; /* as in tt_backend */
+
+    /* Carry out `call`, any op before TT_OP_NEW_GROUP, behind the works queued before it. `call` and its lists are the
+     * caller's and are copied where they must outlive the function. work == NULL: return when the call is complete.
+     * Else *work := the call's work, which is the caller's until tt_work_free(); the work also carries an error that
+     * the call meets at once; only without memory for a work (TT_ERR_MEMORY) the function fails, with *work NULL. */
+    tt_status (*submit)(tt_group *group, const tt_call *call, tt_work **work);
+
+    /* Collective over `group`. Ranks that are in no new group get *out = NULL. */
+    tt_status (*new_group)(tt_group *group, const tt_call *call, const int *ranks, size_t count, tt_group **out);
+    tt_status (*split)(tt_group *group, const tt_call *call, int color, int key, tt_group **out);
+
+    /* call->count: bytes. */
+    tt_status (*alloc)(tt_group *group, const tt_call *call, void **out);
+    tt_status (*free)(tt_group *group, const tt_call *call, void *ptr);
+
+    /* Wait until the work is done, its deadline has passed, or it is `until_ms`. Returns its status, TT_OK if it is not
+     * done; an error is recorded. Use *done, not the work, afterwards: a callback may have freed it. */
+    tt_status (*wait)(tt_work *work, int64_t until_ms, bool *done);
+
+    /* The calls that the library made for itself last, all done, were a step of the program: count it as one call. */
+    void (*note_step)(tt_group *group);
+
+    /* Advance the group's works without waiting. Returns the group's failure, if any. */
+    tt_status (*progress)(tt_group *group);
+
+    /* Release the owner's hold on the work: a work that is done can be used again; another one goes on without an
+     * owner. */
+    void (*forget)(tt_work *work);
+
+    /* Call `callback` when the work is done; at once if it is done already. */
+    void (*add_callback)(tt_work *work, struct tt__callback *callback);
+
+    /* Fail the group, from any thread. `reason` is not NULL. */
+    void (*abort)(tt_group *group, const char *reason);
+
+    /* Leave: tell the peers, end all works with TT_ERR_STATE (retire); release everything (release), the group
+     * included. retire() is called once, when the owner destroys the group; release() when nobody holds its memory any
+     * more. */
+    void (*retire)(tt_group *group);
+    void (*release)(tt_group *group);
+} tt__engine;
 
 /* Memory that tt_group_alloc() returned. */
 typedef struct tt__allocation {
@@ -23,40 +75,40 @@ typedef struct tt__allocation {
 
 struct tt_group {
     const tt__engine *engine;
-    struct tt__native *native; /* the native engine's part, or */
-    struct tt__plugin *plugin; /* a plug-in's */
+    struct tt__native *native; /* the native engine's part; NULL: a plug-in's group */
+    struct tt__plugin *plugin; /* the plug-in's part; NULL: a native group */
     int rank, size;
     int *ranks;         /* (size): their ranks in the job */
     uint32_t id;        /* the same on all its ranks, unique in the job */
     int holders;        /* users of its memory: see tt__group_hold() */
     bool destroyed;     /* by its owner; released when the last holder lets go */
     _Atomic bool ended; /* failed, aborted or destroyed: look closer */
-    _Atomic bool alone; /* a synchronous call waits in it without the lock: no other call may come */
+    _Atomic bool alone; /* a synchronous call waits without the lock: no other call may come */
     uint32_t forks;     /* tt__forks of the process that made it: `owner` */
     pid_t owner;
 
-    /* Carry out a whole all_reduce if it is of a kind that this can; else do nothing. NULL: there is none. */
+    /* Carry out a whole all_reduce and return true, or do nothing and return false if it is of another kind. NULL: not
+     * available. */
     bool (*all_reduce_fast)(const tt_all_reduce_args *args, tt_status *status);
 
     int64_t timeout_ms;
     tt_status failed;
     char failure_text[760];
 
-    /* Works not yet done, and callbacks due that have not returned: how many; works that run in order; sends and
-     * receives, which have none. */
+    /* Number of works not yet done and of callbacks that have not returned; `queue` has the works that run in order,
+     * `unordered` sends and receives. */
     _Atomic uint32_t works;
-    uint32_t callbacks; /* the latter alone */
+    uint32_t callbacks; /* callbacks that are due and have not returned */
     tt_work *queue, *queue_end;
     tt_work *unordered;
     tt_work *free_works; /* to be used again */
-    /* Who keeps this struct, but nothing else of the group: works that callers have, callbacks due; the group
-     * itself. */
+    /* Users of this struct alone: works that callers own, callbacks due, the group itself. */
     _Atomic uint32_t owned;
     _Atomic bool freed; /* all but the struct */
 
     tt_device_type device; /* on which its ranks' tensors lie: tt_init_process_group(.device) of the native engine */
     int device_index;
-    void *attached; /* by a layer above, and how it is ended; NULL: nothing */
+    void *attached; /* by a layer above, which attached_end() frees; NULL: nothing */
     void (*attached_end)(void *attached);
 
     int64_t *offsets; /* (2, size): room for lists that the caller left out */
@@ -92,7 +144,7 @@ tt_group *tt__group_make(const tt__engine *engine, int rank, int size, const int
  * to free before. */
 void tt__group_free(tt_group *group);
 
-/* One of those that keep the struct lets it go. */
+/* A user counted in `owned` lets go of the struct. */
 static inline void tt__group_drop(tt_group *group) {
     if (atomic_fetch_sub_explicit(&group->owned, 1, memory_order_acq_rel) == 1)
         tt__quarantine(group, sizeof *group, free);
@@ -103,8 +155,8 @@ static inline void tt__group_drop(tt_group *group) {
 TT__EXPORT void tt__group_hold(tt_group *group);
 TT__EXPORT void tt__group_let_go(tt_group *group);
 
-/* Calls that the library makes for itself are not numbered for the program. Those of a step that the program made, such
- * as the averaging of gradients, count as one: to be called when they are done, on all ranks alike. */
+/* Calls that the library makes for itself are not numbered for the program, but those of one step, such as averaging
+ * gradients, count as one call. To be called on all ranks when they are done. */
 TT__EXPORT void tt__group_note_step(tt_group *group);
 
 /* Keep `what` with the group, instead of what was there, until it is destroyed; `end` frees it then. */
@@ -114,8 +166,8 @@ TT__EXPORT void *tt__group_attached(const tt_group *group);
 /* Does the group's back end take memory of such devices (the cpu among them)? */
 TT__EXPORT bool tt__group_takes(const tt_group *group, tt_device_type device);
 
-/* The library's own words between ranks, on the host. Where the back end takes no memory of the host, the group behind
- * it carries them, some at a time. Collective. `who` is named in errors.
+/* The library's own messages between ranks, in memory of the host. If the back end takes no such memory, the control
+ * group carries them, some at a time. Collective. `who` is named in errors.
  * gather: every rank's `count` elements, in `all` (size, count); most: the greatest of all ranks' values (i64 or f64),
  * in place; take_first: rank 0's bytes. */
 TT__EXPORT tt_status tt__group_gather(tt_group *group, const void *mine, void *all, size_t count, tt_dtype dtype,
@@ -124,13 +176,60 @@ TT__EXPORT tt_status tt__group_most(tt_group *group, void *values, size_t count,
 TT__EXPORT tt_status tt__group_take_first(tt_group *group, void *bytes, size_t count, const char *who);
 
 /* Memory of the group's device that its back end moves faster than other memory. Collective, with the same size;
- * *memory := NULL: there is none, on any rank. An error ends the group. Freed by each rank alone, when nothing uses it
- * any more, the device included; false: it is none of these. has: is there any? */
+ * *memory := NULL on all ranks if there is none. An error ends the group. Each rank frees its own, when nothing uses it
+ * any more, the device included; false: `memory` is no such window. has: does any exist? */
 TT__EXPORT tt_status tt__group_window_make(tt_group *group, size_t bytes, const char *who, void **memory);
 TT__EXPORT bool tt__group_window_free(tt_group *group, void *memory);
 TT__EXPORT bool tt__group_has_windows(const tt_group *group);
 
 /* Advance the group's works without waiting. Returns the group's failure, if any. */
 tt_status tt__group_progress(tt_group *group);
+
+/* A rank's argument of tt_group_split(). */
+typedef struct tt__choice {
+    int32_t color; /* < 0: in none */
+    int32_t key;   /* ranks are ordered by key */
+} tt__choice;
+
+static inline const tt__choice *tt__choice_of(const void *choices, size_t stride, int r) {
+    return (const tt__choice *)(const void *)((const char *)choices + (size_t)r * stride);
+}
+
+/* members := the ranks, of `size`, whose color is `color`, by key, then by rank; room for `size`. choices: structs of
+ * `stride` bytes that begin with a tt__choice, one of each rank. Returns how many. */
+static inline int tt__split_members(const void *choices, size_t stride, int size, int color, int *members) {
+    int n = 0;
+    for (int r = 0; r < size; r++) {
+        const tt__choice *choice = tt__choice_of(choices, stride, r);
+        if (choice->color != color)
+            continue;
+        int at = n++;
+        for (; at > 0 && tt__choice_of(choices, stride, members[at - 1])->key > choice->key; at--)
+            members[at] = members[at - 1];
+        members[at] = r;
+    }
+    return n;
+}
+
+/* Return a call's own timeout, or else its group's. */
+static inline int64_t tt__timeout_of(const tt_group *group, int64_t timeout_ms) {
+    return timeout_ms > 0 ? timeout_ms : group->timeout_ms;
+}
+
+static inline tt_call tt__all_reduce_call(const tt_all_reduce_args *a) {
+    return (tt_call){.op = TT_OP_ALL_REDUCE,
+                     .dtype = a->dtype,
+                     .reduce_op = a->op,
+                     .factor = a->factor,
+                     .count = a->count,
+                     .send = a->buf,
+                     .recv = a->buf,
+                     .timeout_ms = tt__timeout_of(a->group, a->timeout_ms),
+                     .file = a->file,
+                     .line = a->line,
+                     .device = a->device,
+                     .device_index = a->device_index,
+                     .stream = a->stream};
+}
 
 #endif

@@ -7,7 +7,7 @@
  *   4. If the program wants a plug-in, its engine joins through the native group.
  *
  * No rank can hang in this. Every wait has the group's deadline. While a rank waits for cards, memory or links it looks
- * whether another rank has ended, has given up, or is stopped (rendezvous/joining_watch.h, launcher_notes.h,
+ * whether another rank has ended, has given up, or is stopped (rendezvous/joining_watch.c, launcher_notes.h,
  * stopped.h), and fails with that rank's name; a word of its launcher ends its waits, too (net/net.h). A rank
  * that fails says so in the store, so that the others need not wait for it. */
 #include "base/args.h"
@@ -19,18 +19,16 @@
 #include "comm/in_callback.h"
 #include "comm/native/native.h"
 #include "comm/record/recovery.h"
-#include "comm/rendezvous/fresh_prefix.h"
-#include "comm/rendezvous/job_secret.h"
 #include "comm/rendezvous/launcher_notes.h"
-#include "comm/rendezvous/round.h"
 #include "net/secure/secret.h"
 #include "store/etcd/etcd_lease.h"
+#include "comm/rendezvous/rendezvous.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Meet as the rank that the launcher made of this process since it began; false: it never did. */
+/* Meet under the rank that a later round gave this process; false: there was no later round. */
 static bool meet_in_round(tt__meeting *meeting) {
     tt__seat seat;
     if (!tt__round_seat(&seat))
@@ -69,7 +67,7 @@ static tt_status find_meeting(const tt_init_process_group_args *args, tt__meetin
 
 int tt_get_node_local_rank(int fallback) { return tt__launched_local_rank(&tt__own_environment, fallback); }
 
-/* Say where a launcher serves the store, if one does: then no rank does so there, and nobody at another address. */
+/* For errors: where a launcher serves the store, if one does. No rank serves it there, and none at another address. */
 static const char *agent_note(const tt__meeting *meeting) {
     if (!tt__has_agent_store() || (meeting->rank && !tt__agent_serves_store(meeting->host, meeting->port)))
         return "";
@@ -133,7 +131,7 @@ static bool meets_at_launcher(const tt__meeting *meeting) {
     return !*meeting->etcd && !*meeting->path && (moved || tt__agent_serves_store(meeting->host, meeting->port));
 }
 
-/* `elsewhere`: a launcher that knows how the ranks end notes it in another store than that which they meet through. */
+/* `elsewhere`: the launcher notes how ranks end in another store than the one through which they meet. */
 static tt_status init_join(tt_group **out, tt_store *store, bool elsewhere, tt__member *member) {
     if (!store)
         return tt__native_join(out, member);
@@ -298,7 +296,7 @@ tt_status tt_init_process_group_with(const tt_init_process_group_args *args, siz
         status = clear_place(*full.out, own, &meeting);
     tt_store_free(own);
     if (!status && own)
-        /* Then the address is free for the next group. */
+        /* then the address is free for the next group */
         status = tt_barrier_with(TT_ARGS(tt_barrier_args, *full.out, .file = "tt_init_process_group"));
     if (status == TT_ERR_PEER && !tt__recovery_is_on())
         tt__error_file_write(tt_last_error(), true);

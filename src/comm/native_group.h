@@ -14,7 +14,7 @@ typedef struct tt__begun {
 
 enum { TT__BEGUN = 64 };
 
-/* What the all_reduces of one size from one line of the program have in common, and what follows from it. */
+/* What all_reduces of one size from one line of the program have in common, computed once. */
 typedef struct tt__fast_site {
     const char *file;
     int line;
@@ -29,7 +29,7 @@ typedef struct tt__fast_site {
 
 enum { TT__FAST_SITES = 16 };
 
-/* What all_reduce_fast.c has at hand. */
+/* State of all_reduce_fast.c. */
 typedef struct tt__fast {
     tt__recorder *recorder;
     tt__area *own, *other;               /* other: of two ranks; else NULL */
@@ -41,10 +41,10 @@ typedef struct tt__native {
     tt_group *next_group;    /* of the process */
     bool shared;             /* all its ranks share memory: shared-memory algorithms; else messages */
     tt__area **areas;        /* (size): rank r's area of this group; NULL if it is on another host */
-    unsigned char **bases;   /* (size): rank r's memory, likewise */
+    unsigned char **bases;   /* (size): rank r's memory; NULL if it is on another host */
     tt__extent *area_extent; /* where the own area lies */
     uint32_t serial;         /* allocations so far */
-    bool is_made;            /* by tt_new_group() or tt_group_split(), from the group of this id: */
+    bool is_made;            /* by tt_new_group() or tt_group_split(); from the group with this id: */
     uint32_t origin;
 
     /* Inner groups, on which algorithms make calls; of groups over several hosts, where useful. */
@@ -57,10 +57,10 @@ typedef struct tt__native {
 
     uint32_t seq; /* calls published so far */
 
-    /* Of those, calls that are not the program's own: the library's for itself, and later parts of a call that was
-     * counted before. Errors number calls without them: tt__call_number(). */
+    /* Those of the calls that are not the program's own: made by the library for itself, or later parts of a call that
+     * was counted. Errors don't count them: tt__call_number(). */
     uint32_t hidden, hidden_seqs[TT__BEGUN]; /* how many so far; the last ones */
-    bool goes_on;                            /* the calls that follow are parts of one that was counted */
+    bool goes_on;                            /* the calls that follow are parts of a call already counted */
     uint32_t step;                           /* pieces of work planned so far, by all calls that were agreed on */
     /* it is the control group of another engine's (backend/plugin_control.c): collectives move nothing */
     bool only_agrees;
@@ -90,7 +90,7 @@ static inline tt_group *tt__top_group(const tt_group *group) {
 /* Note that call `seq` of the group is not the program's own. */
 void tt__note_hidden(tt_group *group, uint32_t seq);
 
-/* Count the last of those for the program: what they did together is one of its calls. The lock is held. */
+/* Count the last noted call as the program's: the noted calls together are one of its calls. The lock is held. */
 void tt__note_step(tt_group *group);
 
 /* Count the program's calls on the group up to call `seq`; return the number of call `seq` among them, or of the next
@@ -99,7 +99,7 @@ uint32_t tt__calls_made(const tt_group *group, uint32_t seq);
 uint32_t tt__call_number(const tt_group *group, uint32_t seq);
 uint32_t tt__work_number(const tt_work *work);
 
-/* Return the same number of the newest call; `hidden`: it was noted as not the program's own. */
+/* The same of the newest call; `hidden`: it was noted as not the program's own. */
 static inline uint32_t tt__newest_number(const tt_group *group, bool hidden) {
     return group->native->seq - group->native->hidden + hidden;
 }
@@ -122,5 +122,27 @@ int tt__rank_in_group(const tt_group *group, int job_rank);
 /* "0-3, 8": the group's ranks; "the group", "the group of ranks 0-3". `text` is returned. */
 const char *tt__group_list(const tt_group *group, char *text, size_t size);
 const char *tt__group_text(const tt_group *group, char *text, size_t size);
+
+/* ---- what machines of works (work.h) are made of */
+
+/* Make room for n messages, while none is under way. TT_ERR_MEMORY. */
+tt_status tt__work_messages(tt_work *work, size_t n);
+
+/* Post a message to or from a rank of the group. `slot`: index into work->messages. The key is the work's seq and word;
+ * `step` is the algorithm's own numbering, the same on both sides and unique per pair and direction within the call. */
+void tt__work_send(tt_work *work, size_t slot, int to, uint32_t step, const void *data, size_t bytes);
+void tt__work_recv(tt_work *work, size_t slot, int from, uint32_t step, void *data, size_t bytes);
+
+/* What next() returns to wait for messages. */
+tt__next tt__work_wait_messages(tt_work *work);
+
+/* What next() returns to make `call` on an inner group. */
+tt__next tt__work_call(tt_work *work, tt_group *group, const tt_call *call);
+
+/* What next() returns on shared memory: to wait until ranks next..end-1 have finished `step`, or all have; last: all,
+ * and this rank's part of the call is done. */
+tt__next tt__work_wait_ranks(tt_work *work, uint32_t step, int next, int end);
+tt__next tt__work_wait_steps(tt_work *work, uint32_t step);
+tt__next tt__work_wait_last(tt_work *work, uint32_t step);
 
 #endif

@@ -1,4 +1,4 @@
-/* The table of operations: what each is. */
+/* The table of operations: name and kinds of each. */
 #ifndef TT_COMM_OP_H
 #define TT_COMM_OP_H
 

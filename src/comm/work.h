@@ -2,8 +2,8 @@
  *
  * Every call is a work. An algorithm is a machine: next() does what it can without waiting and says what has to happen
  * before it is called again. The same machine serves synchronous calls (the caller waits between its steps),
- * asynchronous ones (any call that makes progress runs it), shared memory and messages. It never blocks, and never
- * holds anything that must be released if it is not called again (scratch memory belongs to the work).
+ * asynchronous ones (any call that makes progress runs it), shared memory and messages. It never blocks. It may never
+ * be called again, so it holds nothing that it must release: scratch memory belongs to the work.
  *
  *   QUEUED     not yet published: an earlier work of the group is not agreed on, or still uses the slots
  *   PUBLISHED  shared memory: published; not all ranks have arrived
@@ -11,9 +11,9 @@
  *              words travel in the keys)
  *   DONE       complete: status valid
  *
- * Who completes a work, exactly once: tt__work_complete() (native/end.c), called with the world's lock held (or by the
- * one thread that runs a synchronous call alone), when its machine is through, or when its group fails, is aborted or
- * is destroyed. Nobody else sets `done`. */
+ * tt__work_complete() (native/end.c) completes a work, exactly once, and nothing else sets `done`. It is called when
+ * the machine is through, or when the group fails, is aborted or is destroyed; with the world's lock held, or by the
+ * one thread that runs a synchronous call alone. */
 #ifndef TT_COMM_WORK_H
 #define TT_COMM_WORK_H
 
@@ -22,14 +22,14 @@
 
 #include <tutti/backend.h>
 
-/* What next() says. */
+/* What next() returns. */
 typedef enum tt__next {
     TT__NEXT_DONE,
-    TT__NEXT_WAIT,         /* for what it has written to work->wait */
+    TT__NEXT_WAIT,         /* until what it has written to work->wait has happened */
     TT__NEXT_CALL,         /* make work->child_call, a call on an inner group, and wait for its end */
     TT__NEXT_LOST_MESSAGE, /* a message failed: the driver finds out why */
     TT__NEXT_FAILED,       /* it has recorded an error, with which the group fails */
-    TT__NEXT_REFUSED       /* likewise, and the text begins its scratch memory, but the group lives on */
+    TT__NEXT_REFUSED       /* it has recorded an error, but the group lives on; scratch memory begins with the text */
 } tt__next;
 
 /* What a call publishes on shared memory. */
@@ -37,8 +37,7 @@ typedef struct tt__offer {
     const void *payload; /* travels with the arrival word */
     size_t bytes;        /* of the payload, up to TT__INLINE_MAX */
 
-    /* A buffer that peers may use in place, if it lies in this process's heap with its whole extent; else it is
-     * plain. */
+    /* A buffer that peers may use in place if all of it lies in this process's heap; else they get copies. */
     const void *symmetric;
     size_t extent;
 } tt__offer;
@@ -52,8 +51,8 @@ typedef struct tt__algorithm {
     bool (*serves)(const tt_group *group, const tt_call *call); /* NULL: any call of its op */
     bool (*serves_words)(const tt_work *work); /* shared memory: may look at all ranks' words, too. NULL: any */
     tt__next (*next)(tt_work *work);
-    bool (*expire)(
-        tt_work *work); /* its deadline has passed: can next() go on all the same? NULL: no, the group fails */
+    /* The deadline has passed: may next() go on all the same? NULL: no, the group fails. */
+    bool (*expire)(tt_work *work);
 } tt__algorithm;
 
 /* What a work waits for. */
@@ -61,7 +60,7 @@ typedef struct tt__wait {
     enum { TT__ARRIVAL, TT__STEP, TT__MESSAGES, TT__CHILD } what;
     uint32_t target;
     int next, end; /* ARRIVAL, STEP: group ranks next..end-1 have arrived at call `target`, or finished step `target` */
-    /* MESSAGES: until work->pending is `target` or less. CHILD: until work->child->done */
+    /* MESSAGES: work->pending is `target` or less. CHILD: work->child is done. */
 } tt__wait;
 
 typedef enum tt__work_phase { TT__QUEUED, TT__PUBLISHED, TT__RUNNING, TT__DONE } tt__work_phase;
@@ -78,8 +77,7 @@ struct tt_work {
     tt_call call;
     tt_work *parent; /* whose child it is, or NULL */
     const tt__algorithm *algorithm;
-    const tt__algorithm
-        *packed_as; /* of a coalesced call on messages: the all_reduce that its packed buffers go through */
+    const tt__algorithm *packed_as; /* the all_reduce of a coalesced call's packed buffers, on messages */
     uint32_t seq, word;
     tt__work_phase phase;
     int stage;      /* the machine's own, 0 at first */
@@ -87,17 +85,17 @@ struct tt_work {
     bool hidden;    /* not a call of the program's own */
     bool symmetric; /* all ranks' buffers are */
     bool children;  /* its algorithm makes calls on inner groups */
-    bool part_done; /* nothing is left but to wait for the others: slots and steps are free for the next call */
+    bool part_done; /* only waiting for others is left: slots and steps are free for the next call */
     bool owned;     /* by a caller, who will forget it */
     bool linked;    /* it is in one of its group's lists */
-    bool promised;  /* on a device: a stream waits for its result, so the program counts on it */
+    bool promised;  /* on a device: a stream of the program waits for its result */
     _Atomic bool done;
     tt_status status;
-    struct tt__callback *callbacks; /* to be called then: callback.h */
+    struct tt__callback *callbacks; /* to be called when it is done: callback.h */
     struct tt__landing *landing;    /* of an owned work: what its owner waits for besides; or NULL */
-    int waiters;                    /* threads that wait for it: they keep the work; and the last that came */
-    uintptr_t waiter;
-    bool refused; /* see TT__NEXT_REFUSED */
+    int waiters;                    /* threads that wait for it; they keep the work */
+    uintptr_t waiter;               /* the last of them that came */
+    bool refused;                   /* see TT__NEXT_REFUSED */
     int source;
     int64_t deadline_ms;
     int64_t looked_ms;       /* when its peers were last checked */
@@ -109,14 +107,20 @@ struct tt_work {
     tt__message *messages;
     size_t message_count; /* room, kept when the work is recycled */
     size_t message_used;
-    void *scratch; /* 64-byte aligned, likewise kept */
+    void *scratch; /* 64-byte aligned; kept when the work is recycled */
     size_t scratch_bytes;
-    void *lists; /* copies of the call's arrays, likewise */
+    void *lists; /* copies of the call's arrays; kept when the work is recycled */
     size_t lists_bytes;
     uint64_t state[16];        /* the machine's own variables: a struct that fits */
     tt__child_call child_call; /* set by next() before TT__NEXT_CALL */
     tt_work *child;            /* that call, which this work waits for */
 };
+
+/* Is this a call that the library makes for itself? It names its purpose instead of a source file, and has no line. */
+static inline bool tt__is_librarys(const tt_call *call) { return call->file && !call->line; }
+
+/* The machine's own variables. */
+#define TT__STATE(type, work) ((type *)(void *)(work)->state)
 
 /* Operation i of a send, a receive, or a batch of them. */
 static inline tt_p2p_op tt__p2p_op_of(const tt_call *call, size_t i) {
@@ -138,8 +142,7 @@ static inline tt_p2p_op tt__p2p_op_of(const tt_call *call, size_t i) {
 tt_work *tt__work_take(tt_group *group, const tt_call *call);
 void tt__work_give_back(tt_work *work);
 
-/* Whoever owned it, waited for it, made it or listed it does so no more: the last of them gives a work back that is
- * done. */
+/* An owner, waiter, parent or list lets go of the work. The last of them gives it back, if it is done. */
 void tt__work_let_go(tt_work *work);
 
 /* Free the works of a group that ends. */
@@ -148,14 +151,14 @@ void tt__works_free(tt_work *list);
 /* Put the work into the group's queue; sends and receives among its unordered works. */
 void tt__work_enqueue(tt_work *work);
 
-/* Take works that are done out of the group's lists; those that nobody owns can be used again. Another thread may take
- * the group for idle from here on: what is under way in it is not touched after this. */
+/* Take works that are done out of the group's lists; those that nobody owns can be used again. From here on another
+ * thread may see the group as idle, so the caller touches no work of it any more. */
 void tt__works_unlink(tt_group *group);
 
 /* Record again the error of a work that is done and failed. Returns its status. */
 tt_status tt__work_error(const tt_work *work);
 
-/* Make room for at least so many bytes in work->scratch. TT_ERR_MEMORY. */
+/* Make room for at least `bytes` in work->scratch. TT_ERR_MEMORY. */
 tt_status tt__work_scratch(tt_work *work, size_t bytes);
 
 #endif

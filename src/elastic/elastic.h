@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "comm/record/recorder.h"
-#include "comm/rendezvous/round.h"
+#include "comm/rendezvous/launcher_notes.h"
 #include "net/job/job_socket.h"
 
 #include <tutti/elastic.h>

@@ -2,7 +2,7 @@
  * elements into all of it. Ranks may share a device.
  *
  * The others' memory is mapped piece by piece, each piece at its place in its owner's range (tt__device_sharing).
- * Descriptors of the pieces go over Unix sockets (comm/native/descriptors.h). After a failed step, memory that others
+ * Descriptors of the pieces go over Unix sockets (comm/native/peer_memory.h). After a failed step, memory that others
  * may still write to is never used again. */
 #ifndef TT_PARALLEL_DEVICE_PEERS_H
 #define TT_PARALLEL_DEVICE_PEERS_H

@@ -1,9 +1,7 @@
 /* Any bytes over a link whose other end the fuzzer plays. The engine has receives and sends of all kinds posted, and
  * cancels some of them. Bytes end at most the link; every message ends exactly once, and nothing is written outside
  * a message's buffer. */
-#include "comm/message/incoming.h"
-#include "comm/message/link.h"
-#include "comm/message/outgoing.h"
+#include "comm/message/message_parts.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  *
  * Input: packets, each a byte (whose: its last two bits; 4: the counts in the header are made to fit; 8: its number is
  * that of a call that was made), two bytes of length, and so many bytes. */
-#include "comm/message/link.h"
+#include "comm/message/message_parts.h"
 #include "rpc/rpc_state.h"
 
 #include "base/error.h"

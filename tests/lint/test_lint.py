@@ -36,7 +36,7 @@ class Layers(unittest.TestCase):
 
 class InsideComm(unittest.TestCase):
     def test_floors(self):
-        text = ('#include "comm/work.h"\n#include "comm/watch/look.h"\n#include "comm/shared/shm.h"\n'
+        text = ('#include "comm/work.h"\n#include "comm/watch/verdicts.h"\n#include "comm/shared/shm.h"\n'
                 '#include "comm/new.h"\n')
         self.assertEqual(lines(lint.check_inside_comm("x", text, "watch")), [4])
         self.assertEqual(lines(lint.check_inside_comm("x", text, "reduce")), [2, 3, 4])

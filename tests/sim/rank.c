@@ -5,8 +5,8 @@
 #include "sim/trainer.h"
 
 #include "comm/record/recovery.h"
+#include "comm/rendezvous/launcher_notes.h"
 #include "comm/rendezvous/rendezvous.h"
-#include "comm/rendezvous/round.h"
 #include "elastic/elastic.h"
 #include "sim/descriptors.h"
 #include "sim/groups.h"

@@ -1,6 +1,6 @@
 #include "symmetric.hpp"
 
-#include "comm/native/local_memory.h"
+#include "comm/native/peer_memory.h"
 
 #include <c10/core/CPUAllocator.h>
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/files/nvidia_library.h"
 #include "cli/gpus.h"
-#include "comm/shared/topology.h"
+#include "comm/shared/placement.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* What the library itself tells between ranks, on the host. A back end that takes no memory of the host can't carry it:
- * then the control group does, by exchanges as those in which groups are made. */
+/* Messages of the library between ranks, in memory of the host. If the back end takes no such memory, the control group
+ * carries them, by the exchanges that also make groups. */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/native/native.h"
@@ -37,9 +37,7 @@ static tt_status exchange_words(tt_group *group, const void *mine, size_t count,
         memcpy(all, mine, count);
         return TT_OK;
     }
-    plugin->control->native->goes_on = true; /* no call of the program's */
     tt_status status = tt__exchange(plugin->control, &call, mine, count, all);
-    plugin->control->native->goes_on = false;
     if (!status)
         return TT_OK;
     tt__plugin_lock(plugin);

@@ -1,4 +1,4 @@
-/* A group whose calls another engine carries out: what the files plugin_*.c offer each other.
+/* A group whose calls a plug-in's engine carries out: types and functions that the files plugin_*.c share.
  *
  * A task carries out a call: it consists of parts, each one call of the engine's (several for a coalesced all-reduce or
  * a batch). For a type or reduce op that the engine lacks, a part converts its input to memory of its own, and its
@@ -6,14 +6,14 @@
  *
  * Tasks hang on works. Collectives are begun in the order in which they were submitted, all at once or, if the engine
  * says `serial`, one after the other; sends and receives at once. A collective begins with the ranks' agreement on it
- * (plugin_control.c). They advance in whatever call comes next on the group.
+ * (plugin_control.c). The next call on the group, whichever it is, advances them.
  *
- * One lock guards the engine, the works and their tasks: whoever advances or waits holds it, and gives it back while
- * nothing moves. Callbacks of works run when it is given back (callback.h).
+ * One lock guards the engine, the works and their tasks. A thread that advances or waits holds it, and releases it
+ * while nothing moves. Callbacks of works run when it is released (callback.h).
  *
- * A call on a device's memory is marked when it is made, begun when the ranks agree, and joined, when somebody waits
- * for it: its stream is set to wait for the result. The work is done when the result is there. Until then a thread of
- * the group looks after it (plugin_watch.c). */
+ * A call on a device's memory is marked on its stream when it is made, and begun when the ranks agree. When a thread
+ * waits for it, it is joined: its stream waits for the result from then on. The work is done when the result is there.
+ * Until then a thread of the group looks after it (plugin_watch.c). */
 #ifndef TT_COMM_BACKEND_PLUGIN_H
 #define TT_COMM_BACKEND_PLUGIN_H
 
@@ -26,7 +26,7 @@
 
 #include <pthread.h>
 
-/* The store that groups of one job meet through. */
+/* The store through which the groups of one job meet. */
 typedef struct tt__shared_store {
     tt_store *store;
     bool own; /* free it when the last group is gone */
@@ -36,18 +36,17 @@ typedef struct tt__shared_store {
 typedef struct tt__call_part {
     tt_call call; /* what the engine is asked for */
     enum { TT__PART_WAITING, TT__PART_BEGUN, TT__PART_ENDED } state;
-    bool agrees, refused; /* it is for the control group, not for the engine; which refused it */
+    bool agrees, refused; /* agrees: for the control group, not for the engine; refused: by it */
     tt_work *agreement;   /* then, while it is under way */
-    tt_status (*check)(const tt_group *group, const tt_call *whole,
-                       const struct tt__call_part *part); /* a question to the
-                                  others, asked and answered before the next part is begun; NULL: none */
-    tt__record_slot *record; /* of the call, which its agreement wrote, and its number; NULL: none */
+    /* A question to the others, asked and answered before the next part is begun; NULL: none. */
+    tt_status (*check)(const tt_group *group, const tt_call *whole, const struct tt__call_part *part);
+    tt__record_slot *record; /* and its number: the call's, written by its agreement; NULL: none */
     uint32_t record_number;
     tt_call_times times; /* of an engine's call on a device */
     void *request;
     int source;
     void *memory; /* of its own, or NULL */
-    void *to;     /* in the end, `from` (count of `dtype`) goes there, divided and rounded as needed; NULL: nothing */
+    void *to;     /* where `from` (count of `dtype`) goes at the end, divided and rounded as needed; NULL: nowhere */
     const void *from;
     size_t count;
     tt_dtype dtype;
@@ -65,16 +64,16 @@ typedef struct tt__plugin {
     tt__engine calls; /* plug-ins' calls, under the back end's name */
     const tt_backend *table;
     void *engine;
-    tt__shared_store *place; /* NULL: the engine finds its ranks itself */
+    tt__shared_store *place; /* NULL: the engine itself finds the ranks */
     char prefix[160];        /* of the group's keys */
     uint32_t subgroups;      /* made so far */
     uint32_t windows;        /* plugin_memory.c: those that there are */
-    tt__task *given_up;      /* whose memory the engine may still touch until it is closed */
-    tt_group *control;       /* the group behind it; NULL: one rank, or TT_BACKEND_CHECK=0 */
+    tt__task *given_up;      /* the engine may touch their memory until it is closed */
+    tt_group *control;       /* the control group; NULL: one rank, or TT_BACKEND_CHECK=0 */
     tt_device_type device;   /* as in tt_backend_member */
     int device_index;
-    int64_t looked_ms;           /* after the peers, the last time */
-    int64_t gone_ms;             /* since when one of them is known to be gone; 0: all are there */
+    int64_t looked_ms;           /* when the peers were last checked */
+    int64_t gone_ms;             /* since when a peer is known to be gone; 0: none is */
     pthread_mutex_t lock;        /* of the engine and the works */
     _Atomic uint32_t wanted;     /* threads that want it */
     uintptr_t user;              /* the thread that made the last call */
@@ -95,7 +94,7 @@ static inline void tt__plugin_lock(tt__plugin *plugin) {
     atomic_fetch_sub_explicit(&plugin->wanted, 1, memory_order_relaxed);
 }
 
-/* Then callbacks run that are due. */
+/* Release the lock, and run the callbacks that are due. */
 static inline void tt__plugin_unlock(tt__plugin *plugin) { tt__callbacks_unlock(&plugin->due, &plugin->lock); }
 
 /* Record an error where the engine returned a status without a text. */
@@ -130,8 +129,8 @@ void tt__part_finish(const tt__call_part *part);
 
 enum { TT__CHECKS_MAX = 3 };
 
-/* Append to `parts` (counted in *n) what comes before the engine's call: the ranks' agreement, and the exchanges that
- * check what it leaves open. */
+/* Append to `parts` (counted in *n) the checks before the engine's call: the ranks' agreement, and exchanges of counts,
+ * which it does not cover. */
 tt_status tt__plugin_checks(tt__call_part *parts, size_t *n, const tt_group *group, const tt_call *call);
 
 /* "all_reduce(f32 x 512, sum) at train.c:88" */
@@ -145,15 +144,15 @@ tt_status tt__plugin_progress(tt_group *group);
 void tt__plugin_forget(tt_work *work);
 void tt__plugin_add_callback(tt_work *work, tt__callback *callback);
 
-/* These hold the lock already.
- * drain: wait for all collectives that were begun before a synchronous one, which may have less time than they have. */
+/* The caller of these holds the lock. drain: wait for all collectives begun before a synchronous one, whose timeout may
+ * be shorter than theirs. */
 tt_status tt__plugin_drain(tt_group *group, int64_t timeout_ms);
 
 /* Fail the group and all its works with the thread's last error. */
 tt_status tt__plugin_fail(tt_group *group);
 
-/* Before the group ends: wait for works on a device whose results a stream waits for, as long as these calls may take.
- * The program has been told TT_OK, and nobody may have asked since whether the engine has ended them. */
+/* Before the group ends: wait for works on a device whose results a stream waits for, within their timeouts. The
+ * program was told TT_OK for them, but the engine may not have ended them. */
 void tt__plugin_settle(tt_group *group);
 
 /* End all works, after asking the engine to give up what is under way. */
@@ -168,8 +167,8 @@ tt_status tt__plugin_free(tt_group *group, const tt_call *call, void *ptr);
 
 /* ---- plugin_watch.c */
 
-/* Start the thread that looks after the group's calls on a device, if there is none yet; tell it of another call. The
- * lock is held. */
+/* Start the thread that advances the group's calls on a device, unless it runs; wake it for another call. The lock is
+ * held. */
 tt_status tt__plugin_watch(tt_group *group);
 void tt__plugin_watch_more(tt__plugin *plugin);
 
@@ -178,11 +177,11 @@ void tt__plugin_watch_end(tt__plugin *plugin);
 
 /* ---- plugin_control.c */
 
-/* Is a group of so many ranks to have a control group? All ranks get the same answer. */
+/* Does a group of `ranks` ranks get a control group? The same on all ranks. */
 bool tt__control_wanted(int ranks);
 
-/* Make the control group, through the member's store. Without one, rank 0 serves a store and announces it by the
- * engine's means; if that can't be reached, there is no control group. Collective. */
+/* Make the control group, through the member's store. Without one, rank 0 serves a store and broadcasts its address by
+ * the engine; if the others can't reach it, there is no control group. Collective. */
 tt_status tt__control_open(tt_group *group, const tt__member *member);
 tt_status tt__control_meet(tt_group *group, const tt__member *member);
 
@@ -191,7 +190,7 @@ tt_status tt__control_meet(tt_group *group, const tt__member *member);
 tt_status tt__control_split(tt_group *group, const tt_call *call, const int *ranks, int color, int key,
                             tt_group **control);
 
-/* Announce to the other ranks that the group failed, and why; or that this rank leaves it. */
+/* Tell the other ranks that the group failed, and why; or that this rank leaves it. */
 void tt__control_fail(const tt_group *group);
 void tt__control_leave(tt_group *group);
 
@@ -209,23 +208,22 @@ void tt__control_forget(tt__call_part *part);
 /* A thread begins (1) or ends (-1) to wait for a work of the group, which another thread uses. */
 void tt__control_wait_elsewhere(const tt_group *group, int change);
 
-/* Has another rank of `group` (a tt_group with a control group) failed or ended, while the engine joins them? One that
- * has left was done with joining. This is tt_backend_member's `watch`. */
+/* While the engine joins the ranks of `group`, a tt_group with a control group: has one failed or ended? A rank that
+ * has left had finished joining. This is tt_backend_member's `watch`. */
 tt_status tt__control_watch_joining(void *group);
 
-/* Let the engine of a group that was made of another's ranks ask that. */
+/* Let the engine of a subgroup ask that. */
 void tt__control_let_watch(tt_group *group);
 
-/* Check the peers that calls under way wait for, every now and then. An error fails the group. */
+/* Check the peers that calls under way wait for; most calls return at once. An error fails the group. */
 tt_status tt__control_watch(tt_group *group);
 
-/* Find out whether the engine failed in this call, with the thread's last error, because a rank is gone; that becomes
- * the last error then. */
+/* The engine failed in this call with the thread's last error. If a rank is gone, make that the last error. */
 void tt__control_explain(tt_work *work);
 
 /* ---- plugin_group.c */
 
-/* Make a program's first group. member->store is NULL if the engine found its ranks itself, and in a world of one;
- * own_store: it is handed over, also on failure. */
+/* Make a program's first group. member->store is NULL if the engine itself finds the ranks, and in a world of one;
+ * own_store: the group takes it over, also on failure. */
 tt_status tt__plugin_join(tt_group **out, const tt_backend *table, const tt__member *member, bool own_store);
 #endif

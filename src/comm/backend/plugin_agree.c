@@ -1,6 +1,6 @@
-/* The checks before an engine's call. The ranks agree on it by the control group. In all_to_all_v only two ranks know
- * the counts between them: the engine itself exchanges these (an all_to_all), and an all_reduce makes the outcome known
- * to all. */
+/* The checks before an engine's call. The ranks agree on the call by the control group. In all_to_all_v only two ranks
+ * know the counts between them: the engine exchanges these by an all_to_all, and an all_reduce tells all ranks the
+ * outcome. */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 
@@ -34,8 +34,8 @@ const char *tt__plugin_call_text(const tt_call *call, char *text, size_t size) {
     return text;
 }
 
-/* Compare what the others will send with what this rank expects. Gives a pair that disagrees, or 0, for the
- * all_reduce. */
+/* Compare the counts that the others send with those that this rank expects. The all_reduce gets the number of a pair
+ * that disagrees, or 0. */
 static tt_status compare_counts(const tt_group *group, const tt_call *whole, const tt__call_part *part) {
     const int64_t *theirs = part->call.recv;
     int64_t *verdict = part[1].memory;

@@ -1,5 +1,5 @@
-/* The control group behind a plug-in's group: native, of the same ranks. It moves no data; it finds out what other
- * engines don't.
+/* The control group behind a plug-in's group: a native group of the same ranks. It moves no data; it finds the errors
+ * that other engines don't.
  *
  * Before an engine's collective the ranks agree on the call there, as native calls do. So errors name the rank that
  * calls something else, stays away, leaves, or is part of a deadlock. (Engines don't check: gloo ends the process of a
@@ -13,7 +13,7 @@
 #include "base/setting.h"
 #include "comm/backend/plugin.h"
 #include "comm/native/native.h"
-#include "comm/watch/failure.h"
+#include "comm/watch/verdicts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,7 +121,7 @@ tt_status tt__control_meet(tt_group *group, const tt__member *member) {
         tt__log(TT_LOG_WARNING, "back end %s: the ranks' calls are not compared, nor is who ends named: %s",
                 plugin->table->name, tt_last_error());
     tt_group *control = plugin->control;
-    plugin->control = NULL; /* until all are known to have one */
+    plugin->control = NULL; /* until all ranks are known to have one */
     all_are_in = control != NULL;
     if (!status)
         status = combine_verdicts(group, &all_are_in, 1, TT_MIN, member->timeout_ms);
@@ -321,7 +321,7 @@ static tt_status watch_one(tt_work *work, const tt__task *task, int64_t now) {
     tt_work *agreement = task->begun ? task->parts[task->begun - 1].agreement : NULL;
     bool said;
     if (agreement) {
-        if (agreement->call.timeout_ms > work->call.timeout_ms) { /* a later call has less time */
+        if (agreement->call.timeout_ms > work->call.timeout_ms) { /* a later call has a shorter timeout */
             agreement->deadline_ms = work->deadline_ms;
             agreement->call.timeout_ms = work->call.timeout_ms;
         }

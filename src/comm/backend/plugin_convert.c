@@ -1,5 +1,5 @@
-/* What an engine lacks, made up for around its call, of host memory: scaling for averages and factors, dividing for
- * averages of integers, 16-bit floats summed in f32, bools as bytes of 0 and 1. */
+/* Conversions around an engine's call for types and ops that it lacks, in memory of the host: scaling for averages and
+ * factors, dividing for averages of integers, 16-bit floats summed in f32, bools as bytes of 0 and 1. */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/reduce/reduce_tree.h"
@@ -31,7 +31,7 @@ static tt_reduce_op op_there(tt_dtype dtype, tt_reduce_op op) {
     return op == TT_SUM || op == TT_MAX ? TT_BOR : op == TT_PRODUCT || op == TT_MIN ? TT_BAND : op;
 }
 
-/* What we make up for lies on the host. */
+/* We convert only memory of the host. */
 static tt_status check_kind(const tt_group *group, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op,
                             tt_device_type device) {
     const tt_backend *table = tt__plugin_of(group)->table;

@@ -2,9 +2,8 @@
 #include "comm/backend/plugin.h"
 
 #include "base/error.h"
-#include "comm/backend/host.h"
+#include "comm/group.h"
 #include "comm/native/native.h"
-#include "comm/split.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,10 +93,10 @@ static void plugin_retire(tt_group *group) {
         tt__plugin_watch_end(plugin);
     tt__plugin_lock(plugin);
     if (!tt__is_inherited(group))
-        tt__plugin_settle(group); /* where all is done the engine leaves in order, and is not aborted */
+        tt__plugin_settle(group); /* when all works are done the engine is closed, not aborted */
     tt__error_save(&before);
     tt__plugin_end_works(group, TT_ERR_STATE);
-    tt__error_restore(&before); /* what is aborted here fails as it is to */
+    tt__error_restore(&before); /* the aborted works' errors are not the caller's */
     tt__callbacks_settle(&plugin->due, &plugin->lock, group);
     tt__control_leave(group);
 }
@@ -247,7 +246,7 @@ static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t
     tt_group *made = n ? make_subgroup(group, members, n, timeout_ms) : NULL;
     if (!made)
         tt_destroy_process_group(control);
-    if (n && !made) /* this rank alone: the others are told */
+    if (n && !made) /* failed on this rank alone: tell the others */
         return fail_group(group);
     if (made)
         tt__plugin_of(made)->control = control;
@@ -255,7 +254,7 @@ static tt_status plugin_form(tt_group *group, const int *members, int n, int64_t
     if (table->new_group) {
         tt__plugin_lock(plugin);
         status = tt__plugin_reason(table, table->new_group(&engine, plugin->engine, members, n, timeout_ms));
-        if (status) /* on this rank: the others may wait for it there */
+        if (status) /* the others may wait for this rank in the control group */
             tt__plugin_fail(group);
         tt__plugin_unlock(plugin);
     } else if (made)

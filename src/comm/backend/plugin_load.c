@@ -4,16 +4,56 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/files/object_path.h"
-#include "comm/backend/host.h"
+#include "base/text/format.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+static tt_status host_fail(tt_status status, const char *format, ...) {
+    char text[TT__ERROR_TEXT_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    tt__vformat(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return tt__fail(status, "%s", text);
+}
+
+static void log_line(tt_log_level level, const char *format, ...) {
+    char text[TT__ERROR_TEXT_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    tt__vformat(text, sizeof text, format, arguments);
+    va_end(arguments);
+    tt__log(level, "%s", text);
+}
+
+/* What the library offers plug-ins. */
+static const tt_backend_host backend_host = {
+    .abi = TT_BACKEND_ABI,
+    .size = sizeof(tt_backend_host),
+    .call_size = sizeof(tt_call),
+    .member_size = sizeof(tt_backend_member),
+    .fail = host_fail,
+    .log = log_line,
+    .last_error = tt_last_error,
+    .dtype_size = tt_dtype_size,
+    .dtype_name = tt_dtype_name,
+    .reduce_op_name = tt_reduce_op_name,
+    .op_name = tt_op_name,
+    .store_set = tt_store_set,
+    .store_get = tt_store_get,
+    .store_add = tt_store_add,
+    .store_check = tt_store_check,
+    .store_wait = tt_store_wait,
+    .store_value_free = tt_store_value_free,
+};
 
 #define FILE_PREFIX "libtutti-backend-"
 
@@ -33,7 +73,7 @@ static bool find_plugin(const char *name, char *path, size_t size) {
     return n > 0 && (size_t)n < sizeof file && tt__object_find(file, path, size);
 }
 
-/* ", gloo, mpi": what lies in one folder, but for what `text` has already. */
+/* ", gloo, mpi": the plug-ins in one folder, without those that `text` has already. */
 static void list_found(const char *folder, char *text, size_t size) {
     DIR *dir = opendir(folder);
     if (!dir)
@@ -126,7 +166,7 @@ static tt_status load_file(tt_backend *out, const char *path) {
     if (!entry)
         return tt__fail(TT_ERR_UNSUPPORTED, "%s is no back end: it has no function tutti_backend()", path);
     tt_clear_error();
-    const tt_backend *table = entry(&tt__backend_host);
+    const tt_backend *table = entry(&backend_host);
     if (!table)
         return tt__fail(TT_ERR_UNSUPPORTED, "the back end %s refuses to work here%s%s", path,
                         *tt_last_error() ? ": " : "", tt_last_error());

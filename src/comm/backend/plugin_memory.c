@@ -51,12 +51,9 @@ typedef struct meeting {
 
 static tt_status agree_on_least(void *user, int mine, int *least) {
     const meeting *m = user;
-    tt_group *control = tt__plugin_of(m->group)->control;
     int32_t all[TT__MAX_RANKS], own = mine;
     const tt_call call = {.op = TT_OP_SPLIT, .dtype = TT_I64, .timeout_ms = m->group->timeout_ms, .file = m->who};
-    control->native->goes_on = true; /* no call of the program's */
-    tt_status status = tt__exchange(control, &call, &own, sizeof own, all);
-    control->native->goes_on = false;
+    tt_status status = tt__exchange(tt__plugin_of(m->group)->control, &call, &own, sizeof own, all);
     *least = mine;
     for (int r = 0; r < m->group->size && !status; r++)
         if (all[r] < *least)

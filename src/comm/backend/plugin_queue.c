@@ -1,7 +1,7 @@
 /* A plug-in group's works: their order, waiting, and the end of all of them.
  *
- * Who completes a work, exactly once: complete_task(), with the plug-in's lock held, when all parts of its task have
- * ended, or when the group fails or is destroyed. */
+ * complete_task() completes a work, exactly once: with the plug-in's lock held, when all parts of its task have ended,
+ * or when the group fails or is destroyed. */
 #include "base/error.h"
 #include "base/log.h"
 #include "base/machine/clock.h"

@@ -31,7 +31,7 @@ static void *watch_thread(void *arg) {
         if (plugin->watch_ends)
             break;
         tt__plugin_unlock(plugin);
-        (void)group->engine->progress(group); /* a failure is the group's, and told by its next call */
+        (void)group->engine->progress(group); /* the group keeps a failure, and its next call returns it */
         tt__plugin_lock(plugin);
     }
     tt__plugin_unlock(plugin);

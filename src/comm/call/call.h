@@ -1,5 +1,5 @@
 /* The public calls of a group: check arguments, fill a tt_call, and give it to the group's engine
- * (backend/group_engine.h). */
+ * (group.h). */
 #ifndef TT_COMM_CALL_H
 #define TT_COMM_CALL_H
 

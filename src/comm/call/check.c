@@ -1,7 +1,7 @@
 /* Checks of arguments that the public calls share. */
 #include "comm/call/call.h"
 
-#include "comm/collective/collective.h"
+#include "comm/group.h"
 #include "comm/in_callback.h"
 #include "comm/op.h"
 #include "comm/reduce/reduce_tree.h"
@@ -145,5 +145,5 @@ tt_status tt__submit_checked(tt_group *group, tt_call *call, tt_work **work) {
     if (call->device == TT_DEVICE_CPU)
         call->device_index = 0;
     call->timeout_ms = tt__timeout_of(group, call->timeout_ms);
-    return tt__submit(group, call, work);
+    return group->engine->submit(group, call, work);
 }

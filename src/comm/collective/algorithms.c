@@ -1,7 +1,7 @@
 #include "comm/collective/algorithms.h"
 
 #include "comm/collective/hierarchical/hierarchical.h"
-#include "comm/collective/message/message_algorithms.h"
+#include "comm/collective/message/rounds.h"
 #include "comm/collective/shared/shared_algorithms.h"
 
 const tt__algorithm *const tt__algorithms[] = {

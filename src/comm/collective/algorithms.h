@@ -18,8 +18,8 @@ static inline bool tt__only_agrees(const tt_work *work) {
     return work->group->native->only_agrees && !tt__op_is(work->call.op, TT__OP_EXCHANGE);
 }
 
-/* Say what to publish with the call, by the same rule on all ranks. room: TT__INLINE_MAX bytes, aligned, where a
- * payload may be put together; the caller's until the call is published. */
+/* Set what the work publishes with its arrival word, by the same rule on all ranks. room: TT__INLINE_MAX bytes,
+ * aligned, where a payload may be put together; the caller keeps them until the call is published. */
 void tt__offer_of(const tt_work *work, tt__offer *offer, void *room);
 
 #endif

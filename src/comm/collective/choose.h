@@ -54,9 +54,6 @@ tt_status tt__tuning_parse(tt__tuning *tuning, const char *text, const char *sou
 /* Read a table of forced algorithms alone, "all_reduce=staged,broadcast=chain". Errors as of tt__tuning_text(). */
 tt_status tt__tuning_forced(tt__tuning *tuning, const char *algorithms);
 
-/* Does a line apply to such a call? Its algorithm may still not serve it. */
-bool tt__rule_fits(const tt__algorithm_rule *rule, const tt_group *group, const tt_call *call);
-
 /* Choose the algorithm for a call; NULL: messages don't serve this op. Without a table: the first that serves. */
 const struct tt__algorithm *tt__choose_by(const tt__tuning *tuning, const tt_group *group, const tt_call *call);
 

@@ -1,10 +1,8 @@
-/* A beat carries what its sender waits for, and times: with the sender's of this beat (t1), the receiver's of reading
- * it (t2), and the same of the other direction (t3, t4), the difference of the clocks is ((t2 - t1) + (t3 - t4)) / 2,
- * exact to half the round trip's asymmetry; the fastest exchange counts. */
-#include "comm/message/heartbeat.h"
-
+/* Beats show that a rank lives, what it waits for, and the difference of two hosts' clocks. With t1 when a beat is
+ * sent, t2 when it is read, and t3, t4 the same of a beat in the other direction, the clocks differ by ((t2 - t1) + (t3
+ * - t4)) / 2, exact to half the round trip's asymmetry. The fastest exchange counts. */
 #include "base/machine/clock.h"
-#include "comm/message/outgoing.h"
+#include "comm/message/message_parts.h"
 #include "comm/record/seqlock.h"
 
 /* This rank's waiting is announced when it has lasted MOMENT_MS, and again every WAITS_MS. */
@@ -78,7 +76,7 @@ void tt__on_beat(tt__link *link, const tt__beat *beat) {
     if (beat->waits && beat->seq && link->messages->config.on_word)
         link->messages->config.on_word(link->messages->config.world, beat->group, beat->seq, beat->word);
     if (first)
-        send_beat(link); /* so that both soon know the difference of their clocks */
+        send_beat(link); /* answer the first at once, so that both know the difference of their clocks soon */
     if (!beat->echo_ns)
         return;
     int64_t round_trip = (now - beat->echo_ns) - (beat->sent_ns - beat->echo_at_ns);

@@ -1,13 +1,74 @@
-#include "comm/message/links.h"
+/* Links to peers, made when they are needed; epoll over the TCP links, and an eventfd that wakes its sleepers. */
+#include "comm/message/message_parts.h"
 
 #include "base/error.h"
+#include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "base/process/fork.h"
-#include "comm/message/link.h"
-#include "comm/message/poller.h"
 #include "net/net.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+tt_status tt__poller_open(tt__messages *messages) {
+    if (messages->epoll >= 0)
+        return TT_OK;
+    messages->epoll = tt__fd(epoll_create1(EPOLL_CLOEXEC));
+    messages->wakeup = tt__fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    struct epoll_event event = {.events = EPOLLIN};
+    if (messages->epoll < 0 || messages->wakeup < 0 ||
+        epoll_ctl(messages->epoll, EPOLL_CTL_ADD, messages->wakeup, &event))
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't watch connections (epoll)");
+    return TT_OK;
+}
+
+void tt__poller_close(tt__messages *messages) {
+    if (messages->epoll >= 0)
+        close(messages->epoll);
+    if (messages->wakeup >= 0)
+        close(messages->wakeup);
+}
+
+static tt_status poller_add(tt__link *link) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
+    if (epoll_ctl(link->messages->epoll, EPOLL_CTL_ADD, link->transport.stream.fd, &event))
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't watch the connection to rank %d", link->peer);
+    return TT_OK;
+}
+
+tt_status tt__poller_watch(tt__messages *messages, int fd) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = messages};
+    if (epoll_ctl(messages->epoll, EPOLL_CTL_ADD, fd, &event))
+        return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't watch for new connections (epoll)");
+    return TT_OK;
+}
+
+void tt__poller_watch_writes(tt__link *link, bool wanted) {
+    if (!link->tcp || link->ended || wanted == link->wants_write || link->messages->epoll < 0)
+        return;
+    struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0), .data.ptr = link};
+    if (!epoll_ctl(link->messages->epoll, EPOLL_CTL_MOD, link->transport.stream.fd, &event))
+        link->wants_write = wanted;
+}
+
+void tt__poller_wake(tt__messages *messages) {
+    ssize_t ignored = write(messages->wakeup, &(uint64_t){1}, sizeof(uint64_t));
+    (void)ignored; /* a full counter wakes as well */
+}
+
+void tt__poller_woken(tt__messages *messages) {
+    uint64_t count;
+    ssize_t ignored = read(messages->wakeup, &count, sizeof count);
+    (void)ignored; /* another thread may have read it */
+}
+
+void tt__poller_sleep(tt__messages *messages, int64_t ms) {
+    struct epoll_event event;
+    epoll_wait(messages->epoll, &event, 1, ms > INT32_MAX ? INT32_MAX : ms < 0 ? 0 : (int)ms);
+}
 
 /* Make the ring to link->peer, a rank of this host, in this rank's memory, and post it on the peer's ring board. */
 static tt_status open_ring(tt__link *link) {
@@ -101,5 +162,5 @@ tt_status tt__link_add_tcp(tt__messages *messages, int peer, tt__stream stream, 
     snprintf(link->where, sizeof link->where, "%s", where);
     tt__net_no_delay(stream.fd);
     tt__fork_fd_drop(stream.fd);
-    return tt__poller_add(link);
+    return poller_add(link);
 }

@@ -36,7 +36,7 @@
 
 enum { TT__EAGER_MAX = 64 << 10, TT__EAGER_WINDOW = 1 << 20 };
 
-/* Which message this is. For collectives `seq` and `step` make it unique; a send or receive has seq 0 and its tag as
+/* A message's name. For collectives `seq` and `step` make it unique; a send or receive has seq 0 and its tag as
  * step. */
 typedef struct tt__key {
     uint32_t group; /* id */
@@ -57,7 +57,7 @@ typedef struct tt__message {
     bool asked_for;            /* sent when it is asked for, however small; the same on both sides */
     _Atomic uint32_t *pending; /* counted down when the message is done; may be NULL */
 
-    /* Filled in. */
+    /* Results. */
     bool done;
     tt_status status; /* TT_OK; TT_ERR_MISMATCH word or size differ; TT_ERR_PEER link ended; TT_ERR_ABORTED cancelled */
     int source;       /* of a receive: who sent */
@@ -79,7 +79,7 @@ void tt__message_recv(tt__messages *messages, tt__message *message);
 /* End a message that is not done, with `status`. What the peer already sent for it is dropped when it comes. */
 void tt__message_cancel(tt__messages *messages, tt__message *message, tt_status status);
 
-/* Forget a group that is destroyed: drop what was sent to it and never received, and what still comes, and give the
+/* Forget a group that is destroyed: drop messages that were never received, and those that still come, and give the
  * senders' windows back. */
 void tt__messages_forget(tt__messages *messages, uint32_t group);
 
@@ -96,12 +96,11 @@ void tt__messages_wait(tt__messages *messages, int64_t ms);
 /* Wake all callers of tt__messages_wait(). */
 void tt__messages_wake(tt__messages *messages);
 
-/* Let the thread take over, as the caller returns to the program while messages or works are under way. Cheap; does
+/* Let the thread take over: the caller returns to the program while messages or works are under way. Cheap; does
  * nothing without TCP links. */
 void tt__messages_leave(tt__messages *messages);
 
-/* The same, of a caller that has waited for one of several, or only looked, and may do so again at once: the thread
- * takes over when it has not for a millisecond. */
+/* The same for a caller that may wait or look again at once: the thread takes over after a millisecond without that. */
 void tt__messages_leave_soon(tt__messages *messages);
 
 /* Is there a thread, that is, are there TCP links? */
@@ -140,12 +139,11 @@ size_t tt__unsent_bytes(const tt__messages *messages, int peer);
 
 typedef enum tt__news { TT__NEWS_LEFT, TT__NEWS_FAILED, TT__NEWS_ABORTED } tt__news;
 
-/* Announce to those of `ranks` that a TCP link joins that this rank left, failed or aborted `group` after call
- * `seq`. */
+/* Tell the `ranks` behind TCP links that this rank left, failed or aborted `group` after call `seq`. */
 void tt__news_send(tt__messages *messages, uint32_t group, const int *ranks, int count, tt__news news, tt_status status,
                    uint32_t seq, const char *text);
 
-/* Return what such a rank announced of a group. True, with the rest filled in, if it left, failed or aborted it. */
+/* Has such a rank left, failed or aborted the group? True, with the rest filled in from its announcement. */
 bool tt__news_of(tt__messages *messages, int rank, uint32_t group, tt__news *news, tt_status *status, uint32_t *seq,
                  char *text, size_t size);
 
@@ -154,7 +152,7 @@ bool tt__news_of(tt__messages *messages, int rank, uint32_t group, tt__news *new
  * (host b, 10.0.0.2:4711) has been silent for 3750 ms: it is frozen, or the network between is cut". */
 tt_status tt__link_check(tt__messages *messages, int rank);
 
-/* Has nothing come on the TCP link to `rank` for too long? */
+/* Has the TCP link to `rank` been silent for too long? */
 bool tt__link_silent(tt__messages *messages, int rank);
 
 /* Is the process behind the TCP link to `rank` gone? True if the link ended without a goodbye and without a breach
@@ -164,12 +162,12 @@ bool tt__link_is_gone(const tt__messages *messages, int rank);
 /* Return what rank `rank` waited for at its last heartbeat; false: nothing. group, seq, whom: as in tt__waiting. */
 bool tt__remote_waiting(tt__messages *messages, int rank, uint32_t *group, uint32_t *seq, int *whom, uint32_t *record);
 
-/* Announce what this rank waits for, or that it waits no more, if that may have changed: once it has waited for more
- * than a moment, and regularly while it does. */
+/* Announce what this rank waits for, or that it waits no more. Sends something only after a wait of more than a moment,
+ * and then regularly. */
 void tt__announce_waiting(tt__messages *messages);
 
-/* Compare a call that begins, of this key's group, seq and word, with what ranks have already sent: the word callback
- * gets what differs. */
+/* A call with this key's group, seq and word begins: compare it with what ranks have sent already, and call on_word()
+ * with words that differ. */
 void tt__messages_compare(tt__messages *messages, const int *ranks, int count, const tt__key *key);
 
 /* Return this host's realtime minus that of `rank`'s host, in ns, from the fastest exchange so far; false while there
@@ -181,8 +179,8 @@ bool tt__clock_offset(tt__messages *messages, int rank, int64_t *offset_ns);
 bool tt__ask_call(tt__messages *messages, int rank, uint32_t group, uint32_t seq, char *text, size_t size,
                   uint32_t *word, int64_t ms);
 
-/* Ask whether the rank has not made that call, and can't make it as long as it waits. False also without an answer
- * within `ms`. Releases the lock meanwhile. */
+/* Is it certain that the rank has not made that call, and can't make it while it waits? Asks it; false also without an
+ * answer within `ms`. Releases the lock meanwhile. */
 bool tt__ask_not_called(tt__messages *messages, int rank, uint32_t group, uint32_t seq, int64_t ms);
 
 /* Ask the same as tt__ask_call() of a send or receive, by the number of its record. */
@@ -224,8 +222,8 @@ typedef struct tt__messages_config {
     /* What this rank waits for; heartbeats carry it. May be NULL. */
     const tt__waiting *waiting;
 
-    /* The thread has advanced: run what must run without the lock, which is held, given back meanwhile, and held again.
-     * May be NULL. */
+    /* The thread has advanced works: run what must run without the lock. Called with the lock held; releases and
+     * retakes it. May be NULL. */
     void (*unlocked)(void *world);
 
     /* While links are made: fail if joining has failed elsewhere, or one of these ranks, to which there is no link yet,

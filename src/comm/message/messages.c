@@ -1,15 +1,10 @@
-/* The engine's life. */
+/* Making and closing the message engine. */
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
 #include "base/process/waits.h"
-#include "comm/message/arrivals.h"
-#include "comm/message/incoming.h"
 #include "comm/message/joining/joining.h"
-#include "comm/message/link.h"
-#include "comm/message/outgoing.h"
-#include "comm/message/poller.h"
-#include "comm/message/thread.h"
+#include "comm/message/message_parts.h"
 #include "net/net.h"
 
 #include <errno.h>
@@ -47,7 +42,7 @@ tt_status tt__messages_watch(tt__messages *messages, int fd, bool (*serve)(void 
 
 /* ---- the end */
 
-/* Hand what is still to be sent to the kernel, then say that nothing follows. */
+/* Write out what waits to be sent, then close the sending direction. */
 static void end_sending(tt__link *link, int64_t deadline_ms) {
     int fd = link->transport.stream.fd;
     while (!link->ended && tt__link_wants_write(link) && tt__left_ms(deadline_ms)) {
@@ -59,8 +54,8 @@ static void end_sending(tt__link *link, int64_t deadline_ms) {
         shutdown(fd, SHUT_WR);
 }
 
-/* Drop what still comes, until the peer, who reads the goodbye and the end behind it, closes the connection. A socket
- * that is closed before, with bytes unread or yet to come, is reset, which would discard what is on its way there. */
+/* Read and drop what still comes until the peer, having read our goodbye, closes the connection. Closing a socket with
+ * bytes unread resets the connection, which would discard what is on its way to the peer. */
 static void wait_for_end(const tt__link *link, int64_t deadline_ms) {
     struct pollfd end = {.fd = link->transport.stream.fd, .events = POLLIN};
     ssize_t n = 1;

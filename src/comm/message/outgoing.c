@@ -1,10 +1,7 @@
-/* Small frames are written straight from where they are; what the link does not take now is copied, so that an eager
- * message is done when it is posted, and the copies are bounded by the window. Large messages take turns, a chunk
+/* Writing frames. Small frames are written straight from where they are. What the link does not take at once is copied:
+ * so an eager message is done when it is posted, and the window bounds the copies. Large messages take turns, a chunk
  * each, and give way to small frames. */
-#include "comm/message/outgoing.h"
-
-#include "comm/message/link.h"
-#include "comm/message/poller.h"
+#include "comm/message/message_parts.h"
 
 /* Bytes that one flush moves at most, so that other links get their turn; memory that an empty queue keeps. */
 enum { FLUSH_MAX = 8 << 20, KEEP = 64 << 10 };

@@ -1,12 +1,7 @@
 /* Posting and cancelling messages. */
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "comm/message/arrivals.h"
-#include "comm/message/incoming.h"
-#include "comm/message/link.h"
-#include "comm/message/links.h"
-#include "comm/message/match.h"
-#include "comm/message/outgoing.h"
+#include "comm/message/message_parts.h"
 
 #include <string.h>
 
@@ -167,8 +162,8 @@ static void receive_arrival(tt__link *link, tt__message *message, tt__arrival *a
     tt__arrival_free(link->messages, arrival);
 }
 
-/* Has the sender got a "ready" for all receives with this key posted before this one? Of large sends and receives with
- * one key the first belongs to the first. */
+/* Was "ready" sent for all earlier receives with this key? Of large sends and receives with one key the first belongs
+ * to the first. */
 static bool earlier_are_ready(const tt__link *link, const tt__message *message) {
     int looked = 0;
     if (tt__first_for(&link->messages->any, &message->key))

@@ -1,26 +1,22 @@
-/* Threads that share the TCP links.
+/* Serving the links; which peers are silent or gone; questions to a peer. Threads share the TCP links.
  *
  * One thread at a time sleeps in epoll: the caller that waits first, or else the engine's own thread (thread.c). Other
  * callers sleep until something has changed. */
-#include "comm/message/progress.h"
+#include "comm/message/message_parts.h"
 
+#include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
-#include "comm/message/heartbeat.h"
-#include "comm/message/incoming.h"
-#include "comm/message/link.h"
-#include "comm/message/links.h"
-#include "comm/message/outgoing.h"
-#include "comm/message/poller.h"
 
+#include <stdio.h>
 #include <sys/epoll.h>
 
 enum {
     LOOK_AT_EACH = 2, /* up to so many TCP links are read without asking epoll which */
     EVENTS = 64,
-    WATCHED_MS = 1, /* what is watched beside the links is looked at that often, */
-    SOON_MS = 1,    /* a thread that waits for more than that while bytes are there leaves the link idle */
-    RINGS_MS = 1    /* a sleeper on TCP looks at the rings that often */
+    WATCHED_MS = 1, /* between looks at what is watched beside the links */
+    SOON_MS = 1,    /* waiting longer than this while bytes are there would leave the link idle */
+    RINGS_MS = 1    /* between a TCP sleeper's looks at the rings */
 };
 
 static bool serve_link(tt__link *link) {
@@ -150,4 +146,93 @@ void tt__messages_leave_soon(tt__messages *messages) {
     messages->stand_back_ms = SOON_MS;
     if (messages->stands_until_ms > messages->polled_ms + SOON_MS)
         pthread_cond_signal(&messages->thread_wanted);
+}
+
+/* Other ranks read this text, too, so it names both ends. */
+static tt_status fail_link_ended(const tt__link *link) {
+    char who[TT__RANK_TEXT_SIZE], own[TT__RANK_TEXT_SIZE];
+    tt__rank_text(link->messages, link->peer, link->where, who);
+    tt__rank_name(link->messages, link->messages->config.rank, own);
+    if (link->transport.peer_left && link->messages->config.peer_name)
+        return tt__fail(link->status, "%s has left", who);
+    if (link->transport.peer_left)
+        return tt__fail(link->status, "%s has left the job: %s", who, link->why);
+    if (link->status == TT_ERR_PEER)
+        return tt__fail(link->status, "%s is gone; its connection to %s ended: %s", who, own, link->why);
+    return tt__fail(link->status, "%s ended its connection to %s: %s", own, who, link->why);
+}
+
+bool tt__link_silent(tt__messages *messages, int rank) {
+    const tt__link *link = messages->links[rank];
+    if (!link || !link->tcp || link->ended)
+        return false;
+    int64_t patience = messages->config.heartbeat_ms - messages->config.heartbeat_ms / 4, now = tt__now_ms();
+    tt__beats_check_clock(messages, now);
+    if (now - link->received_ms < patience)
+        return false;
+    tt__messages_progress(messages); /* unread bytes are a sign of life, too */
+    return !link->ended && now - link->received_ms >= patience;
+}
+
+tt_status tt__link_check(tt__messages *messages, int rank) {
+    const tt__link *link = messages->links[rank];
+    char who[TT__RANK_TEXT_SIZE];
+    if (!link || !link->transport.ops || (!link->tcp && !link->ended))
+        return TT_OK;
+    if (!link->tcp)
+        return tt__fail(link->status, "the connection to rank %d in shared memory ended: %s", rank, link->why);
+    bool silent = tt__link_silent(messages, rank);
+    if (link->ended)
+        return fail_link_ended(link);
+    if (!silent)
+        return TT_OK;
+    return tt__fail(TT_ERR_PEER, "%s has been silent for %lld ms: it is frozen, or the network between is cut",
+                    tt__rank_text(messages, rank, link->where, who), (long long)(tt__now_ms() - link->received_ms));
+}
+
+bool tt__link_is_gone(const tt__messages *messages, int rank) {
+    const tt__link *link = messages->links[rank];
+    return link && link->tcp && link->ended && !link->transport.peer_left && link->status == TT_ERR_PEER;
+}
+
+/* Ask, and wait for the answer at most `ms`. */
+static tt__question ask_peer(tt__messages *messages, int rank, const tt__key *key, int64_t ms) {
+    tt__link *link = messages->links[rank];
+    int64_t deadline_ms = tt__deadline_ms(ms);
+    tt__question question = {.next = messages->questions, .id = ++messages->last_id};
+    tt__frame frame = {.type = TT__FRAME_ASK, .key = *key, .id = question.id};
+    if (!link || !link->tcp || link->ended)
+        return question;
+    messages->questions = &question;
+    tt__send_frame(link, &frame, NULL, 0);
+    while (!question.answered && !link->ended && tt__left_ms(deadline_ms))
+        tt__messages_wait(messages, tt__left_ms(deadline_ms));
+    tt__question **at = &messages->questions;
+    while (*at != &question)
+        at = &(*at)->next;
+    *at = question.next;
+    return question;
+}
+
+bool tt__ask_call(tt__messages *messages, int rank, uint32_t group, uint32_t seq, char *text, size_t size,
+                  uint32_t *word, int64_t ms) {
+    tt__question question = ask_peer(messages, rank, &(tt__key){.group = group, .seq = seq}, ms);
+    if (!question.known)
+        return false;
+    snprintf(text, size, "%s", question.text);
+    *word = question.word;
+    return true;
+}
+
+bool tt__ask_not_called(tt__messages *messages, int rank, uint32_t group, uint32_t seq, int64_t ms) {
+    tt__question question = ask_peer(messages, rank, &(tt__key){.group = group, .seq = seq}, ms);
+    return question.answered && !question.known && !question.may_call;
+}
+
+bool tt__ask_record(tt__messages *messages, int rank, uint32_t group, uint32_t record, char *text, size_t size,
+                    int64_t ms) {
+    tt__question question = ask_peer(messages, rank, &(tt__key){.group = group, .record = record}, ms);
+    if (question.known)
+        snprintf(text, size, "%s", question.text);
+    return question.known;
 }

@@ -1,33 +1,91 @@
-/* The state of the message engine: its links and itself. Each file has a header with its functions; from below:
+/* The state of the message engine: its links and itself. message_parts.h has its files' functions; from below:
  *
- *   transport/      bytes to one peer: TCP, sealed or not, TLS, rings
- *   frame.h         what travels on a link
- *   arrivals.c      what came before it was asked for
- *   link.c          a link's life; a message's end
- *   poller.c        epoll over the TCP links, and waking its sleepers
- *   links.c         links to peers, made when they are needed
- *   outgoing.c      frames are written
- *   ended_groups.c  what comes for a group that has ended
- *   match.c         receives and messages find each other
- *   heartbeat.c, news.c, questions.c, packets.c   frames beside messages
- *   on_frame.c      handles incoming frames
- *   incoming.c      frames are read
- *   post.c          messages are posted and cancelled
- *   progress.c      all links are served; callers wait
- *   link_health.c   which peers are silent or gone
- *   ask.c           a question to a peer, and waiting for its answer
- *   thread.c        the engine's own thread
- *   joining/        TCP links are made when ranks join, or when they are needed
- *   messages.c      the engine's life
+ *   transport/    bytes to one peer: TCP, sealed or not, TLS, rings
+ *   link.c        a link's life; a message's end; what came before it was asked for
+ *   links.c       links to peers, made when they are needed; epoll over the TCP links, and waking its sleepers
+ *   outgoing.c    frames are written
+ *   match.c       receives and messages find each other; what comes for a group that has ended
+ *   heartbeat.c   which peers live
+ *   news.c        frames beside messages: news of groups, questions and answers, packets
+ *   incoming.c    frames are read and handled
+ *   post.c        messages are posted and cancelled
+ *   progress.c    all links are served; callers wait; a question to a peer, and waiting for its answer
+ *   thread.c      the engine's own thread
+ *   joining/      TCP links are made when ranks join, or when they are needed
+ *   messages.c    the engine's life
  *
  * A file calls those above it in this list only; what is below is reached by tt__messages_config's functions alone. */
 #ifndef TT_COMM_MESSAGE_STATE_H
 #define TT_COMM_MESSAGE_STATE_H
 
 #include "base/bytes.h"
-#include "comm/message/frame.h"
 #include "comm/message/message.h"
 #include "comm/message/transport/transport.h"
+
+/* ---- what travels on a link: frames, each a header of 48 bytes and its payload. Both ends are of one version and byte
+ * order. */
+
+typedef enum tt__frame_type {
+    TT__FRAME_EAGER = 1, /* key; `bytes` of data follow */
+    TT__FRAME_ANNOUNCE,  /* key, id of the send, its bytes; other: the receive that gets it, if it is ready, or 0 */
+    TT__FRAME_READY,     /* key, id of the receive, its bytes; other: the send that was announced, 0 if none was */
+    TT__FRAME_DATA,      /* other: the receive; `bytes` of data follow */
+    TT__FRAME_REFUSE,    /* a message will not be transferred: see TT__REFUSE_... */
+    TT__FRAME_CREDIT,    /* only what every header carries */
+    TT__FRAME_BEAT,      /* tt__beat follows */
+    TT__FRAME_NEWS,      /* tt__news_body and a text follow */
+    TT__FRAME_ASK,       /* id; of the key group and seq, or, with seq 0, group and record */
+    TT__FRAME_ANSWER,    /* id; flags TT__ANSWER_...; if known, word of the key, and a text follows */
+    TT__FRAME_GOODBYE,
+    TT__FRAME_PACKET, /* `bytes` of a packet follow */
+    TT__FRAMES
+} tt__frame_type;
+
+/* flags of REFUSE. id: the refusing rank's message; other: the message it is about, 0 if unknown; key and bytes: those
+ * of the refusing rank's message. */
+enum {
+    TT__REFUSE_RECEIVE = 1, /* the message is a receive; else a send */
+    TT__REFUSE_MISMATCH = 2 /* because they differ; else because it was cancelled */
+};
+
+/* flags of ANSWER */
+enum {
+    TT__ANSWER_KNOWN = 1,
+    TT__ANSWER_MAY_CALL = 2 /* the rank waits, but another of its threads may still make the call */
+};
+
+typedef struct tt__frame {
+    uint16_t magic;
+    uint8_t type, flags;
+    uint32_t credit; /* bytes of the eager window that the receiver gives back */
+    tt__key key;
+    uint32_t id, other, unused;
+    uint64_t bytes;
+} tt__frame;
+
+enum {
+    TT__FRAME_MAGIC = 0x5474,
+    TT__CHUNK = 256 << 10,  /* data of one DATA frame at most, so that large messages take turns */
+    TT__CONTROL_MAX = 1024, /* payload of the other frames at most */
+    TT__EAGER_COST = 64,    /* of an eager message in the window, beside its bytes, so that small ones count, too */
+    TT__KEPT_MAX = 1 << 20  /* announcements, or readies, that are kept for one peer */
+};
+
+/* Payload of BEAT. Times are realtime, in ns. */
+typedef struct tt__beat {
+    int64_t sent_ns;
+    int64_t echo_ns, echo_at_ns; /* sent_ns of the last beat received from the peer, and when it came; 0: none yet */
+    uint32_t group, seq, record; /* what the sender waits for */
+    int32_t whom;
+    uint32_t word;  /* of the call's signature */
+    uint32_t waits; /* 0: it waits for nothing */
+} tt__beat;
+
+/* Payload of NEWS, before its text. */
+typedef struct tt__news_body {
+    uint32_t group, seq;
+    int32_t news, status;
+} tt__news_body;
 
 enum {
     TT__READ_AHEAD = 36 << 10, /* read where a header is expected: beyond that, copying costs more than reading again */
@@ -66,7 +124,7 @@ struct tt__link {
     int *count; /* of links of this kind, counted down when it is closed; NULL: not counted */
     bool tcp;
     bool ended;       /* with `status` and `why` */
-    bool broken;      /* nothing can be written any more; what the peer sent before is still read */
+    bool broken;      /* nothing can be written; what the peer sent before is still read */
     tt_status status; /* if ended */
     char why[128];
     char where[80];   /* the peer's address */
@@ -147,18 +205,18 @@ struct tt__messages {
     int epoll, wakeup;                 /* wakeup: an eventfd in epoll's set. -1: there are no TCP links */
     bool (*serve_watched)(void *user); /* of tt__messages_watch(); NULL: nothing is watched */
     void *watched_user;
-    int64_t watched_ms; /* when epoll was asked last, which knows of it */
+    int64_t watched_ms; /* when epoll, which includes it, was last asked */
     int listener;
-    struct tt__attempt *unfinished; /* of a joining that failed; closed with the engine, when the reason was reported */
-    uint8_t nonce[TT__JOB_SIZE];    /* in this rank's address token: a peer that knows it has read the store */
+    struct tt__attempt *unfinished;     /* of a failed joining; closed with the engine, after the reason was reported */
+    uint8_t nonce[TT__JOB_SIZE];        /* in this rank's address token: a peer that knows it has read the store */
     char addresses[TT__ADDRESSES_SIZE]; /* that token */
     tt__tls *tls;
     bool one_host; /* all ranks are on this machine */
     bool seals;    /* its connections */
     pthread_t thread;
     bool has_thread, stop;
-    bool thread_polls, polling; /* who is in epoll_wait: the thread; a caller */
-    bool thread_acts;           /* the thread advances works: reads of the links meanwhile are not a caller's */
+    bool thread_polls, polling; /* in epoll_wait: the engine's thread; a caller */
+    bool thread_acts;           /* the thread advances works, so reads of the links now are not a caller's */
     int callers;                /* threads in tt__messages_wait() */
     int64_t stand_back_ms;      /* so long after polled_ms the thread leaves the links to callers; */
     int64_t stands_until_ms;    /* it sleeps until then, 0: it does not */
@@ -203,5 +261,7 @@ static inline bool tt__same_key(const tt__key *a, const tt__key *b) {
 static inline bool tt__contradicts(const tt__key *a, const tt__key *b) {
     return a->seq && a->seq == b->seq && a->group == b->group && a->word != b->word;
 }
+
+_Static_assert(sizeof(tt__frame) == 48, "the header has no padding");
 
 #endif

@@ -1,15 +1,10 @@
-/* The thread leaves the links to a caller that waits, and for a moment after a caller has read them, since the next
- * call is likely to come soon: for a shorter one, or none, if a caller left something under way (tt__messages_leave(),
- * tt__messages_leave_soon()). */
-#include "comm/message/thread.h"
-
+/* The engine's own thread. It leaves the links to a caller that waits, and also for a moment after a caller has read
+ * them, since the next call is likely to come soon; a shorter moment, or none, if the caller left something under way
+ * (tt__messages_leave(), tt__messages_leave_soon()). */
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
-#include "comm/message/heartbeat.h"
-#include "comm/message/link.h"
-#include "comm/message/poller.h"
-#include "comm/message/progress.h"
+#include "comm/message/message_parts.h"
 
 /* Return how long the thread still leaves the links to callers; 0: it serves them itself. */
 static int64_t stands_back(const tt__messages *messages, int64_t now) {

@@ -1,6 +1,6 @@
 /* all_reduce without a work: a synchronous call on a group that shares memory, whose ranks have a CPU each and no
  * works, is published, reduced and done in one function, made of the same inline pieces as the driver's way
- * (shared/arrival.h, shared/spin.h, recorder.h) and of the same reductions (shared_algorithms.h), so a peer can't tell.
+ * (shared/arrival.h, recorder.h) and of the same reductions (shared_algorithms.h), so a peer can't tell.
  * When something has to be waited for longer than a moment, or differs, the call goes on as an ordinary work from
  * where it is.
  *
@@ -11,11 +11,11 @@
 #include "comm/native/native.h"
 
 #include "base/dtype.h"
-#include "comm/collective/collective.h"
 #include "comm/collective/shared/shared_algorithms.h"
+#include "comm/group.h"
 #include "comm/record/call_record.h"
+#include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"
-#include "comm/shared/spin.h"
 
 enum {
     LOOKS = 200,           /* a moment */
@@ -55,8 +55,8 @@ static inline bool is_known(const tt__fast_site *site, const tt_all_reduce_args 
            site->dtype == args->dtype && site->op == args->op && site->in_place == in_place;
 }
 
-/* Work it out for a call's line. False: the call takes the ordinary way, which checks it, and which calls that the
- * library makes for itself take, too: they have no line. */
+/* Fill in the site of a call's line. False: the call takes the ordinary way, which checks it. Calls that the library
+ * makes for itself take that, too: they have no line. */
 static __attribute__((noinline, cold)) bool learn(const tt_all_reduce_args *args, bool in_place) {
     tt_group *group = args->group;
     if (!tt__dtype_size(args->dtype) || !is_plain_reduction(args->dtype, args->op) || args->count <= 0 ||
@@ -81,7 +81,7 @@ static __attribute__((noinline, cold)) bool learn(const tt_all_reduce_args *args
     return true;
 }
 
-/* Who finds the words different before this is done looks again: tt__call_text(). */
+/* A peer that finds the words different before the record is written looks again: tt__call_text(). */
 static inline void record_call(fast_call *c) {
     tt__native *native = c->group->native;
     uint32_t seq = (uint32_t)c->word;
@@ -148,7 +148,7 @@ static inline void reduce_own_slice(const fast_call *c) {
 
 /* ---- the two ways */
 
-/* As an ordinary work from here on: all but the wait for `step` is done if `algorithm` is given. */
+/* Go on as an ordinary work. If `algorithm` is given, only the wait for `step` is left. */
 static __attribute__((noinline, cold)) tt_status go_on(fast_call c, const tt__algorithm *algorithm, uint32_t step) {
     const tt_call call = tt__all_reduce_call(c.args);
     return tt__native_go_on(c.group, &call, c.record, c.word, algorithm, step);
@@ -183,7 +183,7 @@ static bool all_reduce_fast(const tt_all_reduce_args *args, tt_status *status) {
         return false;
     bool in_place = !tt__rides(group, c.bytes) && tt__in_heap(native->world, args->buf, c.bytes);
     c.site = site_of(native, args);
-    bool inline_size = c.bytes - 1 < TT__INLINE_MAX; /* no bytes: as a site of which nothing is known */
+    bool inline_size = c.bytes - 1 < TT__INLINE_MAX; /* no bytes: like an unknown site */
     if ((!in_place && !inline_size) || (!is_known(c.site, args, in_place) && !learn(args, in_place)))
         return false;
     c.own = native->fast.own;

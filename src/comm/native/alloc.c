@@ -1,13 +1,15 @@
-/* Symmetric memory: every rank takes a range of its own heap, and all learn whether all could. They compare twice:
- * before any page is taken, whether there is room in all heaps; then, whether all have their pages. */
-#include "comm/native/native.h"
+/* Symmetric memory (tt_group_alloc()): every rank takes a range of its own heap, and all learn whether all could. They
+ * compare twice: before any page is taken, whether there is room in all heaps; then, whether all have their pages. */
+#include "comm/native/peer_memory.h"
 
 #include "base/error.h"
+#include "comm/native/native.h"
 #include "comm/record/recovery.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Publish this rank's status, and learn whether all ranks succeeded. */
 static tt_status compare_status(tt_group *group, const tt_call *call, int32_t status) {
@@ -84,8 +86,8 @@ static tt__allocation **allocation_find(tt_group *group, const void *ptr) {
     return at;
 }
 
-/* Free in step with the other ranks, after an error of this one. If they make other calls, it has left, and the
- * launcher is to learn why, even if the program does not report it. */
+/* Free in step with the other ranks, after an error of this one. If the others make other calls, this rank has left,
+ * and the launcher learns why even if the program does not report it. */
 static tt_status free_after_failure(tt_group *group, const tt_call *call) {
     char message[TT__ERROR_TEXT_SIZE + 64];
     tt_status own;
@@ -115,4 +117,88 @@ tt_status tt__native_free(tt_group *group, const tt_call *call, void *ptr) {
         allocation_give_back(group, allocation);
     }
     return TT_OK;
+}
+
+struct tt__local_memory {
+    tt__world *world; /* kept by world->references */
+    tt__extent *extent;
+};
+
+bool tt__local_memory_is_there(const tt_group *group) {
+    const tt__native *native = group ? group->native : NULL;
+    for (int r = 0; native && native->bases && r < group->size; r++)
+        if (r != group->rank && native->bases[r])
+            return true;
+    return false;
+}
+
+bool tt__is_symmetric(const tt_group *group, const void *p, size_t bytes) {
+    return tt__local_memory_is_there(group) && tt__in_heap(group->native->world, p, bytes);
+}
+
+static tt_status memory_take(tt__world *world, size_t pages, tt__extent **out) {
+    TT__TRY(tt__shm_check_free(pages, tt__world_local_ranks(world, world->size)));
+    tt__world_lock(world);
+    tt_status status = tt__world_take(world, pages, true, out);
+    if (!status)
+        world->references++;
+    tt__world_unlock(world);
+    return status;
+}
+
+/* May a peer still touch memory that ended calls used? So after a failure, or while a group destroyed here has members
+ * elsewhere. The lock is held. */
+static bool peers_may_touch(const tt__world *world) {
+    for (const tt_group *group = world->groups; group; group = group->native->next_group)
+        if (atomic_load(&group->ended))
+            return true;
+    return world->retired != NULL;
+}
+
+static void memory_give_back(tt__world *world, tt__extent *extent) {
+    tt__world_lock(world);
+    if (peers_may_touch(world))
+        tt__heap_abandon(&world->heap, extent);
+    else
+        tt__world_give_back(world, extent, true);
+    bool last = --world->references == 0;
+    tt__world_unlock(world);
+    if (last)
+        tt__world_end(world);
+}
+
+tt_status tt__local_memory_alloc(tt_group *group, size_t bytes, tt__local_memory **out, void **at) {
+    *out = NULL;
+    *at = NULL;
+    TT__TRY(tt__group_usable(group));
+    if (!tt__local_memory_is_there(group))
+        return tt__fail(TT_ERR_UNSUPPORTED, "no other rank of the group shares memory with this one");
+    tt__world *world = group->native->world;
+    const tt__shm *own = &world->peers[world->rank].shm;
+    size_t pages = bytes > SIZE_MAX / 2 ? SIZE_MAX / 2 : TT__ALIGN_UP(bytes ? bytes : 1, TT__PAGE);
+    tt__local_memory *memory = malloc(sizeof *memory);
+    if (!memory)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a symmetric buffer");
+    memory->world = world;
+    tt_status status = memory_take(world, pages, &memory->extent);
+    if (!status) {
+        status = tt__shm_commit(own, world->memory_fd, memory->extent->offset, pages);
+        if (status)
+            memory_give_back(world, memory->extent);
+    }
+    if (status) {
+        free(memory);
+        return status;
+    }
+    *at = own->base + memory->extent->offset;
+    *out = memory;
+    return TT_OK;
+}
+
+void tt__local_memory_free(tt__local_memory *memory) {
+    if (!memory)
+        return;
+    if (memory->world->owner == getpid())
+        memory_give_back(memory->world, memory->extent);
+    free(memory);
 }

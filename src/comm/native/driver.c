@@ -13,8 +13,7 @@
 #include "comm/record/call_record.h"
 #include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"
-#include "comm/watch/failure.h"
-#include "comm/watch/mismatch.h"
+#include "comm/watch/verdicts.h"
 
 static bool on_shared_memory(const tt_work *work) {
     return work->group->native->shared && !tt__op_is(work->call.op, TT__OP_BY_MESSAGES);
@@ -67,7 +66,7 @@ static tt_status begin_running(tt_work *work) {
 
 /* Agree on a work of which all ranks have published the call. */
 static tt_status work_agree(tt_work *work) {
-    tt__wake_peers(work->group); /* no peer should sleep through what may be a long reduction */
+    tt__wake_peers(work->group); /* wake peers first: what follows may be a long reduction */
     if (!tt__agree(work))
         return tt__fail_words(work);
     work->wait = (tt__wait){.what = TT__CHILD};

@@ -1,12 +1,16 @@
 /* The end of works and of groups. A rank that leaves or fails says so in its area, and to other hosts by a message. */
-#include "comm/native/native.h"
-
 #include "base/error.h"
+#include "base/process/fork.h"
+#include "comm/native/native.h"
+#include "comm/native_group.h"
+#include "comm/record/crash_watch.h"
 #include "comm/record/recovery.h"
 #include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 /* ---- one work */
 
@@ -23,7 +27,7 @@ static void orphan_child(tt_work *child) {
     tt__work_let_go(child);
 }
 
-/* Others than the thread that completes it sleep for something else to happen. */
+/* Wake the threads that sleep until something happens to this work. */
 static void wake_waiters(const tt_work *work) {
     if (work->waiters && (work->waiters > 1 || work->waiter != tt__this_thread()))
         tt__world_wake(work->group->native->world);
@@ -89,7 +93,7 @@ static void fail_works(tt_group *group, tt_status status) {
     tt__works_unlink(group);
 }
 
-/* Does the error's text name the rank at fault already? All other errors are this rank's. */
+/* Is another rank at fault, which the text names already? All other errors are this rank's own. */
 static bool is_about_another(tt_status status) {
     return status == TT_ERR_PEER || status == TT_ERR_TIMEOUT || status == TT_ERR_MISMATCH || status == TT_ERR_ABORTED;
 }
@@ -147,7 +151,7 @@ void tt__native_retire(tt_group *group) {
     if (!group->failed && !group->native->world->forked)
         tt__note_own_failure(group->native->world);
     tt__world_lock(group->native->world);
-    tt__world_settle(group->native->world); /* a thread of ours may be about to say why some group failed */
+    tt__world_settle(group->native->world); /* another thread of ours may be finding out why a group failed */
     retire_one(group);
     if (group->native->local)
         retire_one(group->native->local);
@@ -165,4 +169,93 @@ void tt__native_abort(tt_group *group, const char *reason) {
     tt__group_fail(group);
     tt__world_unlock(group->native->world);
     tt__error_restore(&saved);
+}
+
+/* ---- the end of the world, and of groups whose memory peers may still read */
+
+static void close_marked(int fd) {
+    tt__fork_fd_forget(fd);
+    if (fd >= 0)
+        close(fd);
+}
+
+void tt__world_end(tt__world *world) {
+    tt__world_own(world);
+    tt__messages_close(world->messages, world->forked);
+    if (world->peers[world->rank].control) {
+        tt__progress_detach(&tt__world_control(world)->recorder);
+        tt__recovery_detach(&tt__world_control(world)->recorder);
+    }
+    while (world->retired) {
+        tt_group *group = world->retired;
+        world->retired = group->native->next_group;
+        tt__native_group_free(group);
+    }
+    for (int r = 0; r < world->size; r++) {
+        tt__peer *peer = &world->peers[r];
+        tt__shm_unmap(&peer->shm);
+        close_marked(peer->socket);
+        if (peer->pidfd >= 0)
+            close(peer->pidfd);
+    }
+    if (world->memory_fd >= 0)
+        close(world->memory_fd);
+    if (world->listener >= 0)
+        close(world->listener);
+    tt__crash_unwatch(world->watched);
+    close_marked(world->watched);
+    free(world->hostnames);
+    tt__heap_end(&world->heap);
+    if (!world->forked)
+        pthread_mutex_destroy(&world->lock); /* a forked child's may be locked for ever */
+    free(world->tuning);
+    free(world->peers);
+    free(world);
+}
+
+/* ---- memory */
+
+/* Have all peers left the group, so that none reads its memory any more? One may still be about to enter it; a late one
+ * may still write a failed group's. */
+static bool group_is_over(const tt_group *group) {
+    if (group->failed)
+        return false;
+    for (int r = 0; r < group->size; r++) {
+        const tt__area *area = group->native->areas[r];
+        uint32_t state = area ? atomic_load_explicit(&area->state, memory_order_acquire) : TT__LEFT;
+        uint32_t id = area ? atomic_load_explicit(&area->group, memory_order_acquire) : 0;
+        if (area && state == TT__MEMBER && (id == group->id || id == TT__FORMING))
+            return false;
+    }
+    return true;
+}
+
+/* Free the memory of destroyed groups that no peer can read any more. */
+static void free_retired(tt__world *world) {
+    for (tt_group **at = &world->retired; *at;) {
+        tt_group *group = *at;
+        if (!group_is_over(group)) {
+            at = &group->native->next_group;
+            continue;
+        }
+        *at = group->native->next_group;
+        while (group->allocations) {
+            tt__allocation *allocation = group->allocations;
+            group->allocations = allocation->next;
+            tt__heap_give_back(&world->heap, allocation->extent, true);
+            free(allocation);
+        }
+        tt__heap_give_back(&world->heap, group->native->area_extent, false);
+        group->native->area_extent = NULL;
+        tt__native_group_free(group);
+    }
+}
+
+tt_status tt__world_take(tt__world *world, size_t bytes, bool limited, tt__extent **out) {
+    free_retired(world);
+    return tt__heap_take(&world->heap, bytes, limited, out);
+}
+
+void tt__world_give_back(tt__world *world, tt__extent *extent, bool limited) {
+    tt__heap_give_back(&world->heap, extent, limited);
 }

@@ -1,17 +1,94 @@
 /* Joining a job: find out which ranks are on which host, share memory with those of this host, connect to the
  * others. */
+#include "base/error.h"
 #include "comm/collective/choose.h"
 #include "comm/native/native.h"
-
-#include "base/error.h"
-#include "comm/rendezvous/joining_watch.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "comm/shared/shm_connect.h"
 #include "net/secure/secret.h"
+#include "store/signed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { KEY_SIZE = 128 };
+static const char error_mark[] = "error ";
+
+static void tuning_key(const tt__member *member, char key[KEY_SIZE]) {
+    snprintf(key, KEY_SIZE, "%s/tuning", member->prefix);
+}
+
+/* Publish the table, or the error for which there is none. */
+static void publish_text(const tt__member *member, const char *meeting, const char *text, tt_status status) {
+    char error[1024], key[KEY_SIZE];
+    tt__secret secret;
+    int n = snprintf(error, sizeof error, "%s%.1000s", error_mark, status ? tt_last_error() : "");
+    tuning_key(member, key);
+    /* if this fails, ranks that wait for the key run into their timeout */
+    if (!tt__secret_load(&secret))
+        tt_ignore(tt__signed_set(member->store, &secret, key, meeting, status ? error : text,
+                                 status ? (size_t)n : strlen(text)));
+    tt__secret_wipe(&secret);
+}
+
+/* Read the text that rank 0 has published; to be freed. */
+static tt_status read_published(const tt__member *member, const char *meeting, char **text) {
+    tt_store_value value = {0};
+    tt__secret secret;
+    char who[24], key[KEY_SIZE];
+    snprintf(who, sizeof who, "rank %d", member->rank);
+    tuning_key(member, key);
+    TT__TRY(tt__secret_load(&secret));
+    tt_status got = tt__signed_get(member->store, &secret, key, meeting, who, "rank 0", TT__SIGNED_PATIENCE_MS, &value);
+    tt__secret_wipe(&secret);
+    TT__TRY(got);
+    char *copy = strndup(value.data, value.size);
+    tt_store_value_free(&value);
+    if (!copy)
+        return tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
+    if (strncmp(copy, error_mark, strlen(error_mark)) != 0) {
+        *text = copy;
+        return TT_OK;
+    }
+    tt_status status = tt__fail(TT_ERR_INVALID, "rank 0: %s", copy + strlen(error_mark));
+    free(copy);
+    return status;
+}
+
+/* Publish rank 0's table of algorithms, early: if rank 0 fails later, the others need not wait for it.
+ * tuning_agree() reports what is wrong with it. meeting: as tt__cards_meeting() has it. */
+static void tuning_publish(const tt__member *member, const char *meeting) {
+    char *text = NULL;
+    tt_status status = tt__tuning_text(member->algorithms, &text);
+    publish_text(member, meeting, text, status);
+    free(text);
+}
+
+static tt_status make_tuning(tt__world *world) {
+    world->tuning = calloc(1, sizeof *world->tuning);
+    return world->tuning ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for a table of algorithms");
+}
+
+tt_status tt__tuning_force(tt__world *world, const char *algorithms) {
+    if (!*algorithms)
+        return TT_OK;
+    TT__TRY(make_tuning(world));
+    return tt__tuning_forced(world->tuning, algorithms);
+}
+
+static tt_status tuning_agree(tt__world *world, const tt__member *member, const char *meeting) {
+    char *text = NULL;
+    tt_status status =
+        member->rank ? read_published(member, meeting, &text) : tt__tuning_text(member->algorithms, &text);
+    if (!status)
+        status = make_tuning(world);
+    if (!status)
+        status = tt__tuning_parse(world->tuning, text, "rank 0's table of algorithms");
+    free(text);
+    return status;
+}
 
 static bool same_host(const tt__card *a, const tt__card *b) {
     return !strcmp(a->host_id, b->host_id) && strcmp(a->transport, "tcp") != 0;
@@ -34,9 +111,9 @@ static void assign_hosts(tt__world *world, const tt__card *cards) {
     }
 }
 
-/* Has a launcher said that all ranks are on this machine, and no secret keeps strangers out? Ranks of one machine hand
- * each other nothing before they know that they are the same user's. Who only calls itself another machine, in a store
- * that anyone can write to, as PyTorch's, would be asked for nothing. */
+/* Has a launcher said that all ranks are on this machine, while no secret keeps strangers out? Ranks of one machine
+ * prove to each other that they belong to the same user. A stranger that claims to be on another machine, in a store
+ * that anyone can write to, such as PyTorch's, would escape this proof. */
 static bool must_be_here(const tt__world *world) {
     const char *here = getenv("LOCAL_WORLD_SIZE"), *all = getenv("WORLD_SIZE"), *host = getenv("TT_HOST_ID");
     if (!here || !all || strcmp(here, all) != 0 || world->size > atoi(all) || (host && *host))
@@ -87,7 +164,7 @@ static tt_status link_hosts(tt__world *world, const tt__member *member, bool one
     if (!status)
         status = tt__messages_listen(world->messages, one_host, texts[world->rank]);
     if (!status && !world->rank)
-        tt__tuning_publish(member, meeting);
+        tuning_publish(member, meeting);
     if (!status)
         status = tt__texts_exchange(rendezvous, "net", SIZE, texts[0]);
     for (int r = 0; !status && r < world->size; r++) {
@@ -128,7 +205,7 @@ static tt_status meet_all(tt__world *world, const tt__member *member, const tt__
         status = tt__tuning_force(world, cards[0].algorithms);
     world->joining_watch = NULL;
     if (!status && world->hosts > 1)
-        status = tt__tuning_agree(world, member, meeting);
+        status = tuning_agree(world, member, meeting);
     return status;
 }
 

@@ -1,15 +1,15 @@
 /* The native engine: its groups' calls on shared memory and on messages. A file uses what stands below it here:
  *
  *   native.c                 the engine's table, joining
- *   subgroup.c, alloc.c      groups of a group's ranks, symmetric memory
- *   local_memory.c           the same for one rank alone
+ *   subgroup.c               groups of a group's ranks
+ *   alloc.c                  symmetric memory, of all ranks together and of one alone
  *   all_reduce_fast.c        the commonest call, from its publication to its end in one function
  *   submit.c                 a call: alone, or as a work in the queue
  *   wait.c                   waiting for a work
  *   driver.c                 runs works' machines
- *   end.c                    completes works, ends groups
- *   form.c, inner_groups.c   how groups are made
- *   join.c, tuning_agree.c, world_messages.c   the process meets the others */
+ *   end.c                    completes works, ends groups and the world
+ *   form.c                   how groups are made
+ *   join.c, world_messages.c   the process meets the others */
 #ifndef TT_COMM_NATIVE_NATIVE_H
 #define TT_COMM_NATIVE_NATIVE_H
 
@@ -30,7 +30,7 @@ tt_status tt__native_free(tt_group *group, const tt_call *call, void *ptr);
 
 /* ---- all_reduce_fast.c */
 
-/* Use it from now on, in a group whose ranks share memory and have a CPU each: see tt_group. */
+/* Use the fast all_reduce from now on, if the group's ranks share memory and have a CPU each: see tt_group. */
 void tt__all_reduce_fast_begin(tt_group *group);
 
 /* ---- submit.c */
@@ -58,19 +58,19 @@ tt_status tt__wait_alone(tt_work *work);
  * while waiting. */
 void tt__wait_done(tt_work *work, int64_t until_ms);
 
-/* Check the peers and the deadline of a queued work that is polled instead of waited for. To be called every now and
- * then, and when the work is done. Takes the lock. */
+/* Check the peers and the deadline of a queued work that is polled, not waited for. To be called regularly, and when
+ * the work is done. Takes the lock. */
 void tt__look_after(tt_work *work);
 
 /* ---- driver.c. The lock is held, but for the driver of a call that runs alone. */
 
 typedef enum tt__run { TT__RUN_WAITS, TT__RUN_DONE, TT__RUN_REFUSED, TT__RUN_FAILED } tt__run;
 
-/* Run the work's machine as far as possible without waiting. FAILED: the group is to fail, with the error that is
- * recorded. */
+/* Run the work's machine as far as possible without waiting. FAILED: the caller fails the group with the recorded
+ * error. */
 tt__run tt__work_run(tt_work *work);
 
-/* Publish a work on shared memory, which waits for the others' arrival then. */
+/* Publish a work on shared memory; it waits for the others' arrival then. */
 void tt__work_publish(tt_work *work);
 
 /* Advance the group's works. */
@@ -90,7 +90,7 @@ void tt__work_complete(tt_work *work, tt_status status);
  * status. */
 tt_status tt__group_fail(tt_group *group);
 
-/* Publish this thread's last error, if there is one: the rank frees or leaves after it. */
+/* Publish this thread's last error, if there is one, as the reason why the rank frees or leaves. */
 void tt__note_own_failure(tt__world *world);
 
 /* These take the lock. */
@@ -107,27 +107,13 @@ tt_group *tt__native_prepare(tt__world *world, int room, int64_t timeout_ms);
 void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, const uint64_t *offsets);
 void tt__native_discard(tt_group *group);
 
-/* ---- inner_groups.c */
-
-/* Set local, cross and subtrees of the group, where they are useful. */
-tt_status tt__make_inner_groups(tt_group *group);
-
 /* ---- join.c */
 
-/* Meet all others: sets world->peers, and the links to other hosts. */
+/* Meet all other ranks: set world->peers, and make the links to other hosts. */
 tt_status tt__join(tt__world *world, const tt__member *member, int64_t deadline_ms);
 
-/* ---- tuning_agree.c */
-
-/* Publish rank 0's table of algorithms, early: if rank 0 fails later, the others need not wait for it.
- * tt__tuning_agree() reports what is wrong with it. meeting: as tt__cards_meeting() has it. */
-void tt__tuning_publish(const tt__member *member, const char *meeting);
-
-/* Take over rank 0's table of algorithms: world->tuning. TT_ERR_INVALID, on all ranks: what is wrong with it. */
-tt_status tt__tuning_agree(tt__world *world, const tt__member *member, const char *meeting);
-
-/* Set world->tuning to the algorithms that rank 0 forces ("": none), where all share memory and need no other table.
- * The text is the same on all ranks, and so is TT_ERR_INVALID. */
+/* Set world->tuning to the algorithms that rank 0 forces ("": none). For jobs whose ranks all share memory: they need
+ * no other table. The text is the same on all ranks, and so is TT_ERR_INVALID. */
 tt_status tt__tuning_force(tt__world *world, const char *algorithms);
 
 /* ---- world_messages.c */

@@ -7,7 +7,7 @@
 
 #include "base/args.h"
 #include "base/error.h"
-#include "comm/split.h"
+#include "comm/group.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static tt_status check_all(tt_group *group, const tt_call *call, const entry *al
     return own;
 }
 
-/* What a split writes to, of one allocation: a stack may be small. */
+/* Arrays of a split, in one allocation: the caller's stack may be small. */
 typedef struct split_room {
     entry *all;        /* (the group's size), as are the other three: */
     uint64_t *offsets; /* of the new group's ranks */
@@ -105,7 +105,7 @@ static void subgroup_form(const tt_group *group, tt_group *made, const split_roo
     tt__log(TT_LOG_DEBUG, "made %s", tt__group_text(made, name, sizeof name));
 }
 
-/* A rank without memory for its answers takes part all the same, so that the others learn why there is no group. */
+/* A rank without memory for the arrays still takes part, so that the others learn why there is no group. */
 static __attribute__((noinline)) tt_status tell_no_room(tt_group *group, const tt_call *call, int color, int key) {
     entry all[TT__MAX_RANKS];
     const entry mine = {.choice = {color, key}, .status = (int32_t)tt_last_status()};

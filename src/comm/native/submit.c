@@ -9,14 +9,8 @@
 #include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"
 
-/* Is this not a call of the program's own? Those that the library makes for itself name their purpose instead of a
- * file, and have no line. */
-static bool is_hidden(const tt_work *work) {
-    return work->group->native->goes_on || (work->call.file && !work->call.line);
-}
-
 static void record_work(tt_work *work, int flags) {
-    work->hidden = is_hidden(work);
+    work->hidden = work->group->native->goes_on || tt__is_librarys(&work->call);
     work->record = tt__record_call(work->group, &work->call, 0, flags);
     work->record_number = atomic_load_explicit(&work->record->number, memory_order_relaxed);
     tt__record_ready(work->record, flags & TT__RECORD_ASYNC ? TT__CALL_QUEUED : TT__CALL_BEGUN);
@@ -82,7 +76,7 @@ tt_status tt__native_go_on(tt_group *group, const tt_call *call, tt__record_slot
     return run_on(work);
 }
 
-/* A caller returns to its program. */
+/* A caller returns to its program: let the engine's thread take over what is under way. */
 static void leave_what_is_left(tt__world *world) {
     if (world->messages && tt__world_has_works(world))
         tt__messages_leave_soon(world->messages);

@@ -7,21 +7,19 @@
 #include "base/machine/clock.h"
 #include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"
-#include "comm/shared/pause.h"
-#include "comm/shared/spin.h"
-#include "comm/watch/look.h"
+#include "comm/watch/verdicts.h"
 
 #include <sched.h>
 
 /* Sleep is announced long before it begins: see shared/doorbell.h. */
 static const int64_t SPIN_NS = 20000, ANNOUNCE_NS = 500000, YIELD_NS = 1000000;
-enum { LOOKS_PER_CLOCK = 40 }; /* so many that reading the clock counts for nothing */
+enum { LOOKS_PER_CLOCK = 40 }; /* so many that reading the clock costs nothing in comparison */
 
 /* ---- what all waits share */
 
 typedef enum patience { SPIN, YIELD, SLEEP } patience;
 
-/* Choose how to wait on, after so long. */
+/* Choose how to wait after having waited `waited_ns`. */
 static patience patience_after(bool may_spin, int64_t waited_ns) {
     if (may_spin && waited_ns < SPIN_NS)
         return SPIN;
@@ -158,7 +156,7 @@ static void give_way(tt__world *world) {
     tt__world_lock(world);
 }
 
-/* This thread waits for the work, which is kept meanwhile, also if its owner forgets it. True: another thread uses the
+/* Count this thread among the work's waiters: it stays even if its owner forgets it. True: another thread uses the
  * group. */
 static bool wait_begin(tt_work *work) {
     bool elsewhere = atomic_load_explicit(&work->group->native->user, memory_order_relaxed) != tt__this_thread();

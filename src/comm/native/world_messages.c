@@ -3,10 +3,9 @@
 
 #include "base/error.h"
 #include "comm/record/call_record.h"
-#include "comm/rendezvous/joining_watch.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "comm/shared/doorbell.h"
-#include "comm/watch/deadlock.h"
-#include "comm/watch/mismatch.h"
+#include "comm/watch/verdicts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,14 +2,13 @@
 
 #include "base/process/waits.h"
 #include "comm/op.h"
-#include "comm/record/signature.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* ---- signatures */
 
-/* Mix the bits of a number. Each step is a bijection of 64 bits. */
+/* Mix the bits of a number: a small difference changes many of them. Each step is a bijection of 64 bits. */
 static inline uint64_t mix_bits(uint64_t h) {
     h = (h ^ (h >> 32)) * UINT64_C(0xd6e8feb86659fd93);
     h = (h ^ (h >> 32)) * UINT64_C(0xd6e8feb86659fd93);
@@ -25,7 +24,7 @@ static uint32_t hash_of_lists(const tt_group *group, const tt_call *call) {
     return (uint32_t)h;
 }
 
-/* Return the signature by what the record holds, where root and tag have several meanings. */
+/* Compute the signature from a record's fields; root and tag have several meanings there. */
 static inline uint64_t call_signature(tt_op op, tt_dtype dtype, tt_reduce_op reduce_op, int root, uint64_t count,
                                       int tag) {
     if (__builtin_expect(tt__op_is(op, TT__OP_UNEVEN), 0))
@@ -39,8 +38,8 @@ static inline int record_tag(const tt_group *group, const tt_call *call) {
     return __builtin_expect(tt__op_is(call->op, TT__OP_UNEVEN), 0) ? (int)hash_of_lists(group, call) : call->tag;
 }
 
-/* Return the signature of the work's call. A part of another call differs where that does, even if the parts are
- * alike. */
+/* Return the signature of the work's call. Parts of different calls have different signatures, even if the parts
+ * themselves are alike. */
 uint64_t tt__signature(const tt_work *work) {
     const tt_call *call = &work->call;
     uint64_t bits =

@@ -1,6 +1,6 @@
-/* Only calls that are safe in signal handlers are made in one. What is looked at is the process itself, not a copy that
- * it makes of its own state: the launcher attaches to it as a debugger does (cli/look/process_stacks.c), so nothing
- * need be right in a process that has gone wrong. */
+/* Telling the launcher of a crash, in the signal's handler; only functions that are safe there are called. The process
+ * does not describe itself: the launcher attaches to it as a debugger does (cli/look/process_stacks.c), so nothing in
+ * the crashed process need be intact. */
 #include "comm/record/crash_watch.h"
 
 #include "base/process/waits.h"
@@ -28,7 +28,8 @@ static struct {
     _Atomic int thread; /* that crashed first */
 } crash = {.socket = -1};
 
-/* One for the thread that joins the job, whose own stack may be what is used up: the main thread of most programs. */
+/* A stack for the handler in the thread that joins the job, most often the main thread: its own stack may be used
+ * up. */
 static _Alignas(64) char crash_stack[64 << 10];
 
 #if defined(__x86_64__)
@@ -45,7 +46,7 @@ static uint64_t *crash_pc(ucontext_t *at) {
 }
 #endif
 
-/* The thread has called what is no code, whose stack nobody can follow. Make it as if the call had not happened yet. */
+/* The thread called an address that is no code, so its stack can't be walked. Undo the call. */
 static void undo_call(ucontext_t *at) {
 #if defined(__x86_64__)
     greg_t *sp = &at->uc_mcontext.gregs[REG_RSP];
@@ -87,14 +88,15 @@ static void tell_launcher(int sig, const siginfo_t *info, ucontext_t *context) {
     if (packet.crash.jumped)
         undo_call(context);
     packet.crash.pc = *crash_pc(context);
-    if (crash.launcher) /* where yama guards it, its children may look at us only if we say so */
+    if (crash.launcher) /* where yama restricts ptrace, the launcher's children need this permission */
         prctl(PR_SET_PTRACER, (unsigned long)crash.launcher, 0, 0, 0);
     if (tt__job_send(socket, TT__JOB_CRASH, &packet, -1))
         await_launcher(socket);
     memcpy(&context->uc_mcontext, &before, sizeof before);
 }
 
-/* The signal is sent again, as it came (a core dump shows the address), and arrives when this returns. */
+/* Tell the launcher, then send the signal again with its siginfo, which core dumps show. It arrives when this
+ * returns. */
 static void crash_handler(int sig, siginfo_t *info, void *context) {
     const struct sigaction by_default = {.sa_handler = SIG_DFL};
     int self = (int)gettid(), first = 0, errnum = errno;
@@ -116,7 +118,7 @@ static void give_stack(void) {
         sigaltstack(&own, NULL);
 }
 
-/* A library that was loaded late may be unloaded. */
+/* Remove the handlers: a library that was loaded late may be unloaded. */
 __attribute__((destructor)) static void leave_signals(void) {
     const struct sigaction by_default = {.sa_handler = SIG_DFL};
     struct sigaction now;

@@ -1,4 +1,4 @@
-/* Timers of this process, shown to the launcher: net/job/job_socket.h. */
+/* Timers of this process (tt_expires()), in memory that the launcher watches: net/job/job_socket.h. */
 #include "base/args.h"
 #include "base/error.h"
 #include "base/files/fd.h"
@@ -27,8 +27,8 @@ static struct {
     bool alone; /* no launcher watches */
 } timers = {.lock = PTHREAD_MUTEX_INITIALIZER, .socket = -1};
 
-/* A child of fork() is another process: it may set timers of its own. `uses` goes on, so that the numbers of its
- * parent's mean nothing in it. */
+/* A forked child may set timers of its own. It keeps counting `uses`, so that its parent's numbers name no timer of its
+ * own. */
 static void forget_timers(void) {
     pthread_mutex_init(&timers.lock, NULL);
     if (timers.shown)
@@ -58,7 +58,7 @@ static tt_status make_timers(tt__timers **out, int *memory) {
     return tt__fail_errno(TT_ERR_MEMORY, errnum, "no memory for timers");
 }
 
-/* A process that nobody watches does not fail because of it. */
+/* Connect to the launcher. If that fails, the timers are not watched, which is no error. */
 static bool connect_to_launcher(int *socket, const char *name) {
     tt__saved_error before;
     tt__error_save(&before);
@@ -69,7 +69,7 @@ static bool connect_to_launcher(int *socket, const char *name) {
     return connected;
 }
 
-/* Hand the launcher memory for this process's timers. None there: timers.alone. */
+/* Hand the launcher memory for this process's timers. Sets timers.alone if there is no launcher. */
 static tt_status show_timers(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     const char *name = getenv("TT_JOB_SOCKET");

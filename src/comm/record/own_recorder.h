@@ -1,4 +1,4 @@
-/* The recorder of a process that has no group, in memory of its own: `tutti top` finds it as that of a group. */
+/* The recorder of a process without a group, in memory of its own; `tutti top` finds it like that of a rank. */
 #ifndef TT_COMM_OWN_RECORDER_H
 #define TT_COMM_OWN_RECORDER_H
 
@@ -9,8 +9,8 @@ typedef struct tt__own_recorder {
     int memory, socket;
 } tt__own_recorder;
 
-/* Make one, of the rank that the launcher numbered, or else of rank `number`, and hand it to the launcher, if there is
- * one: a group that is made later takes its place there. Without memory for it there is none. */
+/* Make a recorder for the rank that the launcher set, else for rank `number`, and hand it to the launcher, if there is
+ * one; a group made later takes its place there. Without memory own->recorder is NULL. */
 void tt__own_recorder_open(tt__own_recorder *own, int number);
 
 void tt__own_recorder_close(tt__own_recorder *own);

@@ -1,4 +1,4 @@
-/* A recorder as its readers take it: another process wrote it, and may be writing still, or anything at all. */
+/* Copying a recorder that another process wrote. It may be written meanwhile, and may hold anything at all. */
 #include "base/text/plain_text.h"
 #include "comm/record/recorder.h"
 

@@ -4,7 +4,7 @@
  * One ring a process, for all its groups. The record of a call is written once, before the arrival word; the agreement
  * check, error texts, `tutti top` and `tutti trace` all read this one. Times are ticks of tt__ticks().
  *
- * A rank hands its memory to its launcher (record_publish.c, net/job/job_socket.h), which keeps it open and copies the
+ * A rank hands its memory to its launcher (own_recorder.c, net/job/job_socket.h), which keeps it open and copies the
  * recorder when the rank ends (launch/local/watch.h). Readers map the memory and take a checked copy
  * (record_copy.c). */
 #ifndef TT_COMM_RECORD_RECORDER_H
@@ -41,7 +41,7 @@ typedef enum tt__call_state {
     TT__CALL_FAILED
 } tt__call_state;
 
-/* One call, as readers have it. */
+/* A call, as readers have it. */
 typedef struct tt__call_record {
     uint32_t number;                     /* calls of this process before this one, plus 1 (wraps) */
     uint32_t seq;                        /* in its group */
@@ -85,14 +85,14 @@ typedef struct tt__record_list {
     uint64_t values[TT__LISTED];
 } tt__record_list;
 
-/* Their place in the recorder, number % TT__LISTS, as that of a record. `number` is 0 while it is being written. */
+/* The slot of a list in the recorder, number % TT__LISTS. `number` is 0 while it is being written. */
 typedef struct tt__list_slot {
     _Atomic uint32_t number, first, n;
     _Atomic uint64_t total, check, values[TT__LISTED];
 } tt__list_slot;
 
-/* When a call ran on its device, as that measured it, of readers; and its place in the recorder, that of the call's
- * record. `number` is 0 while it is being written. */
+/* When a call ran on its device, by the device's own measurement, as readers have it. Its slot in the recorder has the
+ * index of the call's record; `number` is 0 while it is being written. */
 typedef struct tt__record_device {
     uint32_t number;     /* of the record */
     uint16_t type;       /* tt_device_type */
@@ -106,7 +106,7 @@ typedef struct tt__device_slot {
     _Atomic uint64_t begin_ns, duration_ns;
 } tt__device_slot;
 
-/* The rank that the process has waited for, for longer than a moment. `since` 0: none. Under a sequence lock
+/* The rank for which the process has waited longer than a moment. `since` 0: none. Under a sequence lock
  * (seqlock.h). */
 typedef struct tt__waiting {
     _Atomic uint32_t version;
@@ -115,7 +115,7 @@ typedef struct tt__waiting {
     uint64_t since;      /* ticks */
     uint32_t record;     /* number of the call's record */
     uint32_t word;       /* of the call's signature */
-    uint32_t thread;     /* that waits: tt__thread_mark(); 0: it is not the one that makes the group's calls */
+    uint32_t thread;     /* that waits: tt__thread_mark(); 0: another thread makes the group's calls */
 } tt__waiting;
 
 /* The progress of training, as the program reports it (tt_publish_progress()). Under a sequence lock (seqlock.h);
@@ -133,7 +133,7 @@ typedef struct tt__progress {
  * Under a sequence lock; version 0: there was none. */
 typedef struct tt__averaging {
     _Atomic uint32_t version;
-    int64_t steps, bytes, buckets;                             /* so far; of the gradients, in so many */
+    int64_t steps, bytes, buckets;                             /* steps so far; bytes and buckets of the gradients */
     int64_t forward_ns, backward_ns, averaging_ns, overlap_ns; /* overlap: averaging while gradients still come */
 } tt__averaging;
 
@@ -157,24 +157,26 @@ typedef struct tt__rpc_slot {
     _Atomic uint16_t state;
 } tt__rpc_slot;
 
-/* How many references a function has made whose values lie here. */
+/* The number of references to values here that a function has made. */
 typedef struct tt__rpc_made {
     int64_t count;
     int32_t function; /* index in rpc_functions[] */
 } tt__rpc_made;
 
-/* What this process has under way as a worker, some times a second. Under a sequence lock; version 0: it is none. */
+/* The state of this process as a worker, published some times a second. Under a sequence lock; version 0: it is no
+ * worker. */
 typedef struct tt__rpc_shown {
     _Atomic uint32_t version;
-    int32_t id;                                 /* -1: it was one */
+    int32_t id;                                 /* -1: no longer a worker */
     char name[128];                             /* of the worker */
     int64_t threads, idle;                      /* that run functions; of those, that run none */
-    int64_t calls, calls_made, serving, served; /* under way; so far. To others; of others */
+    int64_t calls, calls_made, serving, served; /* calls to others: under way, so far; calls of others: the same */
     int64_t owned, held;                        /* references: to values here; to those of others */
-    int64_t bytes, waiting;                     /* of calls that came and have not begun; that wait to be sent */
-    int64_t at_ns;                              /* CLOCK_MONOTONIC: when this was so */
-    int64_t base_made, base_served, base_ns;    /* some seconds ago, from which rates are counted */
-    tt__rpc_made makers[TT__RPC_MAKERS];        /* the most first; count 0: no more */
+    /* bytes: of calls that came and have not begun; waiting: yet to be sent */
+    int64_t bytes, waiting;
+    int64_t at_ns;                           /* CLOCK_MONOTONIC: when this was so */
+    int64_t base_made, base_served, base_ns; /* some seconds ago, from which rates are counted */
+    tt__rpc_made makers[TT__RPC_MAKERS];     /* the most first; count 0: no more */
 } tt__rpc_shown;
 
 /* A group's name and ranks. */
@@ -182,7 +184,7 @@ typedef struct tt__group_name {
     _Atomic uint32_t id; /* written last; 0: the first group of the job, if size is not 0 */
     int32_t size;
     _Atomic uint32_t user; /* the thread that makes its calls, as of the owner's last wait; 0: any may */
-    char ranks[56];        /* "0-3, 8", of the job; cut with "..." */
+    char ranks[56];        /* "0-3, 8", ranks of the job; cut with "..." */
 } tt__group_name;
 
 typedef struct tt__recorder {
@@ -191,7 +193,7 @@ typedef struct tt__recorder {
     int64_t pid;
     uint32_t serial;  /* differs between the recorders that a process makes */
     tt__moment begin; /* when it was made: with any later moment of this host it turns ticks into ns */
-    /* This host's realtime minus that of rank 0's host, measured over the connection; 0 where not. */
+    /* This host's realtime minus that of rank 0's host, measured over the connection; 0: not measured. */
     _Atomic int64_t offset_ns;
     char program[64], hostname[64];
     tt__recovery_words recovery; /* where older recorders have padding */
@@ -226,10 +228,10 @@ void tt__recorder_init(tt__recorder *recorder, int rank, int world);
 
 enum { TT__RECORD_BLOCK = 16, TT__RECORD_OWNERS = 256 };
 
-/* The numbers that a thread may give out without a locked counter, which would wait for all stores before it, those to
- * lines that peers read among them. Found by the thread's pointer, not _Thread_local: in a library that may be loaded
- * late, thread-local memory costs a call. A thread that ended leaves its place to the next one with the same
- * pointer. */
+/* Record numbers reserved for a thread. It gives them out without a locked counter, which would wait for all stores
+ * before it, also those to lines that peers read. Found by the thread's pointer, not _Thread_local: in a library that
+ * may be loaded late, thread-local memory costs a call. When a thread has ended, the next one with the same pointer
+ * takes its block. */
 typedef struct tt__record_block {
     _Alignas(64) _Atomic uintptr_t owner; /* 0: nobody yet; never changes again */
     _Atomic uint32_t serial, next, left;  /* the owner's alone */
@@ -249,7 +251,7 @@ static inline tt__record_block *tt__record_block_of(uintptr_t thread) {
     return &tt__record_blocks[(thread * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
 }
 
-/* Take a number for a thread that has none left; and more for later, if its place is not another thread's. */
+/* Take a number for a thread that has none left. Also reserves more, unless another thread has its block. */
 uint32_t tt__record_refill(tt__recorder *recorder);
 
 static inline uint32_t tt__record_number(tt__recorder *recorder) {
@@ -290,8 +292,8 @@ static inline uint32_t tt__record_kind_of(const tt__call_record *record) {
 
 static inline uint64_t tt__rotated(uint64_t bits, int by) { return bits << by | bits >> (64 - by); }
 
-/* Mix what is written once of a record: its call and place, the same in all calls from one line; its number and
- * beginning. */
+/* Mix the fields of a record that are written once. form: the call and its place, the same in all calls from one line;
+ * of: also its number and begin. */
 static inline uint64_t tt__record_form_check(const tt__call_record *record) {
     uint64_t kind = (uint64_t)tt__record_kind_of(record) << 32 | record->group;
     uint64_t place = (uint64_t)(uint32_t)record->root << 32 | (uint32_t)record->line;
@@ -306,7 +308,7 @@ static inline uint32_t tt__record_check(const tt__call_record *record) {
     return tt__record_check_of(tt__record_form_check(record), record->number, record->begin);
 }
 
-/* What all calls from one line have in common, worked out once: seq, call and number, and times, are not set. */
+/* The fields that all calls from one line have in common, computed once; seq, call, number and times are not set. */
 typedef struct tt__record_form {
     tt__call_record call;
     uint64_t check; /* tt__record_form_check() */
@@ -350,7 +352,7 @@ static inline tt__record_form tt__record_form_of(tt__recorder *recorder, const c
     return (tt__record_form){.call = call, .check = tt__record_form_check(&call)};
 }
 
-/* The same for a call that is made but once; seq and call are given, too. */
+/* Begin the record of a call without keeping its form; seq and call are given in `call`, too. */
 static inline tt__record_slot *tt__record_begin(tt__recorder *recorder, const char *file, int line,
                                                 tt__call_record call) {
     uint32_t number;
@@ -363,13 +365,13 @@ static inline void tt__record_ready(tt__record_slot *slot, tt__call_state state)
     atomic_store_explicit(&slot->state, (uint16_t)state, memory_order_release);
 }
 
-/* Is this still the record of call `number`? So many calls later its place has another. */
+/* Is this still the record of call `number`? After TT__RECORDS more calls another has its slot. */
 static inline bool tt__record_is(const tt__record_slot *slot, uint32_t number) {
     return atomic_load_explicit(&slot->number, memory_order_relaxed) == number;
 }
 
-/* Note of call `number`, whose record this was at least once, that it has begun; its numbers in its group; the
- * algorithm that serves it. */
+/* Note in the record of call `number`, if it is still in the slot, that the call has begun; its numbers in its group;
+ * its algorithm. */
 static inline void tt__record_note_begun(tt__record_slot *slot, uint32_t number) {
     if (tt__record_is(slot, number))
         tt__record_ready(slot, TT__CALL_BEGUN);
@@ -387,8 +389,8 @@ static inline void tt__record_note_algorithm(tt__record_slot *slot, uint32_t num
         TT__RECORD_SET(slot, algorithm, algorithm);
 }
 
-/* Note its end: DONE or FAILED. looked: it took long enough for a look at the clock; a call that never waited for more
- * than a moment leaves it, and readers infer its end from the others' records. */
+/* Note the call's end: DONE or FAILED. looked: write the time, too. A call that never waited longer than a moment
+ * leaves it out, and readers infer its end from the others' records. */
 static inline void tt__record_done(tt__record_slot *slot, uint32_t number, tt__call_state state, bool looked) {
     if (!tt__record_is(slot, number))
         return;
@@ -406,7 +408,7 @@ typedef struct tt__lists {
 /* Keep them beside record `number`. */
 void tt__record_keep_lists(tt__recorder *recorder, uint32_t number, const tt__lists *lists);
 
-/* Mix all that is written of it. */
+/* Mix all fields of `ran`. */
 uint32_t tt__record_device_check(const tt__record_device *ran);
 
 /* Note when a call ran on its device, if `slot` still is its record. */
@@ -415,10 +417,6 @@ void tt__record_note_device(tt__recorder *recorder, const tt__record_slot *slot,
 /* Publish the rank that the process waits for from now on (since: tt__ticks()), or none (since 0). One thread at a
  * time. */
 void tt__recorder_wait(tt__recorder *recorder, const tt__waiting *what);
-
-/* Log, at info, which rank the process waits for, if it has waited longer than TT_WAIT_NOTICE (seconds, default 5; 0:
- * never): once for each wait. */
-void tt__recorder_log_wait(const tt__recorder *recorder);
 
 /* Name a group: `ranks` of the job, `size` of them. After TT__GROUPS_NAMED of them the oldest but the first is
  * forgotten. One thread at a time. */
@@ -431,14 +429,14 @@ void tt__recorder_note_user(tt__recorder *recorder, uint32_t id, uint32_t user);
 void tt__progress_attach(tt__recorder *recorder);
 void tt__progress_detach(const tt__recorder *recorder);
 
-/* The same, if it is written nowhere else; false: it is. */
+/* The same, unless another recorder has it already; returns whether `recorder` is the one. */
 bool tt__progress_attach_first(tt__recorder *recorder);
 
-/* Publish this, whose version is ignored, as progress is. */
+/* Publish `averaging` where progress is published; its version is ignored. */
 TT__EXPORT void tt__publish_averaging(const tt__averaging *averaging);
 
-/* The place of the next record, and its number. Calls that are not done keep theirs, as it is the oldest of them that
- * observers look for; not so if they have half of the ring. */
+/* Return the slot of the next record, and its number. Skips slots of calls under way, since observers look for the
+ * oldest of these, unless they fill half of the ring. */
 static inline tt__rpc_slot *tt__rpc_record_next(tt__recorder *recorder, uint32_t *number) {
     for (;;) {
         *number = ++recorder->rpc_calls;
@@ -480,8 +478,7 @@ static inline void tt__rpc_record_done(tt__recorder *recorder, uint32_t number, 
 /* Name the function with an index; those beyond the table have index 0. */
 void tt__rpc_record_name(tt__recorder *recorder, int function, const char *name);
 
-/* Publish this, whose version, at_ns and base_... are ignored: the latter follow from what was published before. One
- * thread at a time. */
+/* Publish `now`; its version, at_ns and base_... are ignored, and set here. One thread at a time. */
 void tt__rpc_publish(tt__recorder *recorder, const tt__rpc_shown *now);
 
 /* Hand the recorder, which lies at `offset` in `memory_fd`, to the launcher that started this process, if there is one:
@@ -492,7 +489,7 @@ int tt__recorder_publish(const tt__recorder *recorder, int memory_fd, size_t off
 /* ---- reading, by any process */
 
 /* Copy a recorder that another process wrote, checked: names are text without control characters, times can be added
- * and subtracted, records and lists are whole or missing. False: it is none of this version. */
+ * and subtracted, records and lists are whole or missing. False: `theirs` is no recorder of this version. */
 bool tt__recorder_copy(tt__recorder *copy, const tt__recorder *theirs);
 
 /* Copy record `number`; false if it is not there any more, or not yet. */

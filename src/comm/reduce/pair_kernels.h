@@ -35,7 +35,7 @@ typedef struct tt__pair_kernels {
     tt__pair_kernel of[TT__PAIR_DTYPES][TT__PAIR_OPS]; /* NULL where there is no such thing */
 
     /* dst (n) := a rank's own elements src (n), ready to be joined: scaled (floats), as f32 (16-bit floats), 0 or 1
-     * (bools). NULL (integers): as they are. dst may be src but for 16-bit floats. */
+     * (bools). NULL (integers): as they are. dst may be src, except for 16-bit floats. */
     void (*leaf[TT__PAIR_DTYPES])(void *dst, const void *src, size_t n, double scale);
 
     /* dst (n), 16-bit := src (n), f32. NULL for other types. */

@@ -6,7 +6,12 @@
 #ifndef TT_COMM_REDUCE_REDUCE_TREE_H
 #define TT_COMM_REDUCE_REDUCE_TREE_H
 
+#include "base/machine/cpu.h"
+
 #include <tutti/comm.h>
+
+#include <stdbool.h>
+#include <stddef.h>
 
 enum { TT__TREE_MAX = 1024 /* leaves */ };
 
@@ -22,8 +27,8 @@ void tt__reduce_tree(void *const *dst, int dsts, const void *const *src, int n, 
 void tt__reduce_tree_scaled(void *const *dst, int dsts, const void *const *src, const double *factors, int n,
                             size_t count, tt_dtype dtype, tt_reduce_op op);
 
-/* The kernels that tt__reduce_tree() runs on two leaves and one destination, or two; for all types but 16-bit floats.
- * The scales are 0.5, and matter in averages only. */
+/* The kernels that tt__reduce_tree() runs on two leaves and one destination, or two; for all types except 16-bit
+ * floats. The scales are 0.5, and matter only in averages. */
 typedef struct tt__reduce_pair {
     void (*one)(void *dst, const void *a, const void *b, size_t n, double scale_a, double scale_b);
     void (*two)(void *dst, void *dst_2, const void *a, const void *b, size_t n, double scale_a, double scale_b);
@@ -54,5 +59,21 @@ void tt__reduce_join(void *dst, const void *left, const void *right, size_t coun
 /* dst (count elements) := the root's partial src, divided by `divisor`. dst may be src where partials have the
  * elements' type. */
 void tt__reduce_round(void *dst, const void *src, size_t count, tt_dtype dtype, int divisor);
+
+/* Elements at..at+n-1. */
+typedef struct tt__slice {
+    size_t at, n;
+} tt__slice;
+
+/* Return share i of n of `count` elements of `size` bytes, a power of two up to 64. */
+static inline tt__slice tt__slice_of(size_t count, size_t size, int n, int i) {
+    size_t shares = (size_t)n, line = (size_t)TT__CACHE_LINE >> __builtin_ctzl(size);
+    bool is_power = !(shares & (shares - 1)); /* divisions cost as much as the rest of a small call */
+    size_t part = is_power ? (count + shares - 1) >> __builtin_ctzl(shares) : (count + shares - 1) / shares;
+    size_t share = (part + line - 1) & ~(line - 1), at = share * (size_t)i;
+    if (at >= count)
+        return (tt__slice){count, 0};
+    return (tt__slice){at, count - at < share ? count - at : share};
+}
 
 #endif

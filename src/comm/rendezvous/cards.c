@@ -1,4 +1,4 @@
-/* The card by which a rank introduces itself. */
+/* The card that a rank leaves in the store: its host, its process, its sockets. */
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/host_name.h"
@@ -83,8 +83,8 @@ static tt_status parse_card(int rank, const char *text, tt__card *card) {
                     tt__make_printable(text).text);
 }
 
-/* Tell the ranks of another world size, which may wait for ranks that won't come, and wait for a moment until they
- * know: this rank may serve the store. */
+/* Tell ranks with another world size, which may wait for ranks that won't come. Wait a moment until they know, since
+ * this rank may serve the store. */
 static void tell_other_worlds(const tt__rendezvous *at, const tt__card *cards) {
     enum { TOLD_MS = 1000 };
     char own[256], others[256];
@@ -153,9 +153,9 @@ static bool is_running_here(const tt__card *card) {
     return !strcmp(own.host_id, card->host_id) && !strcmp(own.pid_space, card->pid_space) && state && state != 'Z';
 }
 
-/* Is this rank started twice: is the process that joined as it before, through this store, still there, on this host,
- * and none of those that have started this one? It would wait for the others alone, as each joining has a prefix of its
- * own (comm/init.c). */
+/* Was this rank started twice? So if the process that joined under its number before, through this store, still runs on
+ * this host, and is no ancestor of this one. This rank would wait for the others alone, as each joining has a prefix of
+ * its own (comm/init.c). */
 static tt_status check_twin(const tt__rendezvous *at, const tt__secret *secret) {
     int rank = at->rank;
     char key[160];

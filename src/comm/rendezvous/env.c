@@ -72,8 +72,8 @@ static const char *own_runtime_folder(const tt__environment *environment) {
     return own ? folder : NULL;
 }
 
-/* A file that only this user's processes of the job can use. In a folder of all users somebody else may take its name
- * first, which follows from the job's. */
+/* Meet in a file that only this user's processes of the job can use. Its name follows from the job's, so in a folder of
+ * all users another user could take it first. */
 static void meet_in_file(const tt__environment *environment, const tt__launched *launched, tt__meeting *meeting) {
     const char *folder = own_runtime_folder(environment);
     if (!folder)
@@ -83,7 +83,7 @@ static void meet_in_file(const tt__environment *environment, const tt__launched 
     meeting->whence = "all ranks are on this host";
 }
 
-/* What the user says counts first, then what the launcher says. */
+/* Find the place to meet: the user's variables count before the launcher's. */
 static tt_status find_place_to_meet(const tt__environment *environment, const tt__launched *launched,
                                     tt__meeting *meeting) {
     const char *host = environment->get(environment, "MASTER_ADDR");
@@ -113,7 +113,7 @@ static tt_status find_place_to_meet(const tt__environment *environment, const tt
     return TT_OK;
 }
 
-/* RANK and WORLD_SIZE are not both there, and nothing else is. */
+/* Fail: RANK and WORLD_SIZE are not both set, and no launcher is recognised. */
 static tt_status nothing_recognised(const tt__environment *environment, const tt__launched *launched) {
     const char *missing = environment->get(environment, "RANK") ? "WORLD_SIZE" : "RANK";
     if (*launched->saw)

@@ -1,4 +1,6 @@
-#include "comm/rendezvous/environment.h"
+/* What a process finds out about its start, by a table of functions, so that tests can put recorded environments in its
+ * place. */
+#include "comm/rendezvous/launchers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +21,7 @@ static const char *own_value(const tt__environment *environment, const char *nam
     return names_a_path(name) ? secure_getenv(name) : getenv(name);
 }
 
-/* Both ends of a socketpair() say who made it. */
+/* SO_PEERCRED of either end of a socketpair() names the process that made it. */
 static long own_maker_of(const tt__environment *environment, const char *fd) {
     struct ucred maker;
     socklen_t size = sizeof maker;

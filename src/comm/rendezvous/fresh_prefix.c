@@ -9,10 +9,10 @@
  *   tutti/meeting/N/all      rank 0, when all are here: all ranks' own numbers
  *
  * The last two are signed if the job has a secret, for these keys: a rank that finds its own number in the last one has
- * met the living, and nothing that was written for an earlier meeting counts in this one. A rank that doesn't has read
- * the number of an earlier meeting, and looks for a newer one. Launchers end all ranks of an attempt before the next
- * one begins, so whoever writes below a new number belongs to this attempt. */
-#include "comm/rendezvous/fresh_prefix.h"
+ * met ranks of this attempt, and nothing that was written for an earlier meeting counts in this one. A rank that
+ * doesn't has read the number of an earlier meeting, and looks for a newer one. Launchers end all ranks of an attempt
+ * before the next one begins, so whoever writes below a new number belongs to this attempt. */
+#include "comm/rendezvous/rendezvous.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"

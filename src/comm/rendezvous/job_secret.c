@@ -1,4 +1,10 @@
-#include "comm/rendezvous/job_secret.h"
+/* The job secret of ranks that srun starts on several hosts, where nobody gave one: rank 0 draws it, seals it with
+ * MUNGE, and its store hands the credential to the others (net/job/asking.h).
+ *
+ * The credential can be opened by processes of this user alone, on hosts with the cluster's key, for as long as munged
+ * lets it live; it names the job and its step. Who listens at the place first, or replays an older credential, does not
+ * know the secret, and fails in the handshake that follows. */
+#include "comm/rendezvous/rendezvous.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"
@@ -9,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a rank that can't use MUNGE looks whether rank 0 could. */
+/* How long a rank that can't use MUNGE waits to see whether rank 0 could. */
 enum { LOOK_MS = 2000 };
 
 tt_status tt__job_secret_missing(const tt__meeting *meeting, const char *why) {
@@ -28,8 +34,8 @@ static bool has_certificates(void) {
     return certificate && *certificate && !tt__wire_asked(&wire) && wire == TT__WIRE_TLS;
 }
 
-/* MUNGE can't be used here, as the last error says. All hosts are usually alike in that, and then rank 0 says it for
- * all; if rank 0 has a credential, this host is another. */
+/* Fail, as MUNGE can't be used here, for the reason in the last error. Usually that is so on all hosts, and rank 0
+ * reports it; if rank 0 has a credential, only this host differs. */
 static tt_status munge_is_missing(const tt__meeting *meeting) {
     char why[512], credential[TT__MUNGE_CREDENTIAL_MAX];
     snprintf(why, sizeof why, "%s", tt_last_error());
@@ -48,7 +54,7 @@ static void sealed_begin(const tt__meeting *meeting, char text[TT__MUNGE_PAYLOAD
     snprintf(text, TT__MUNGE_PAYLOAD_MAX, "tutti job secret 1 %s ", meeting->secret_of);
 }
 
-/* A program may join again: what it has drawn stays, and its credential is new. */
+/* Draw the secret once, as a program may join again; its credential is new each time. */
 static tt_status draw_secret(const tt__meeting *meeting) {
     char secret[TT__SECRET_MADE_SIZE], text[TT__MUNGE_PAYLOAD_MAX], credential[TT__MUNGE_CREDENTIAL_MAX];
     tt__secret_kept(secret);

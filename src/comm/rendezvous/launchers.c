@@ -11,7 +11,7 @@
 
 /* ---- the table */
 
-/* A launcher whose tasks know themselves by plain variables. */
+/* A launcher that gives its tasks rank and size in plain variables. */
 typedef struct launcher_row {
     const char *name, *rank, *size, *local_rank, *local_size;
     const char *job;    /* a variable that is the same in all processes of the job, on all hosts, and in no other's */
@@ -58,8 +58,8 @@ static void set_job(tt__launched *launched, const char *kind, const char *name) 
             *c = '_';
 }
 
-/* Several hosts: no mpirun says where rank 0 is. Within a Slurm job it is on the first of the job's hosts, unless the
- * user had others in mind, and then it can't serve there and says so. */
+/* For several hosts: no mpirun tells where rank 0 is. In a Slurm job assume the first of the job's hosts; if the user
+ * chose another, rank 0 can't serve there and reports that. */
 static void find_mpi_place(const tt__environment *environment, const launcher_row *row, tt__launched *launched) {
     const char *job = tt__environment_value(environment, row->job);
     const char *hosts = tt__environment_value(environment, "SLURM_JOB_NODELIST");
@@ -109,7 +109,7 @@ static tt_status look_at_row(const tt__environment *environment, const launcher_
 
 /* ---- RANK and WORLD_SIZE */
 
-/* Kubeflow numbers pods, not processes, also where a pod is to hold several. */
+/* Kubeflow numbers pods, not processes, even if a pod is to run several. */
 static tt_status check_pods(const tt__environment *environment) {
     const char *each = tt__environment_value(environment, "PET_NPROC_PER_NODE");
     if (!each || !strcmp(each, "1") || strspn(each, "0123456789") != strlen(each) ||
@@ -145,7 +145,8 @@ static tt_status look_at_torchrun(const tt__environment *environment, tt__launch
     return TT_OK;
 }
 
-/* One of RANK and WORLD_SIZE may be left over from the user's script: it must not say something else. */
+/* If only one of RANK and WORLD_SIZE is set, it may be left over from the user's script: it must not contradict the
+ * launcher. */
 static tt_status check_leftover(const tt__environment *environment, const tt__launched *launched, const char *name,
                                 int number, const char *whence) {
     const char *value = tt__environment_value(environment, name);
@@ -159,7 +160,7 @@ static tt_status check_leftover(const tt__environment *environment, const tt__la
 
 /* ---- what is no launcher, but looks like one */
 
-/* Is a batch script's job one of several tasks? Where their number was not asked for, each node has one at least. */
+/* Is a batch script's job one of several tasks? Each node has at least one, if no number was requested. */
 static bool wants_several_tasks(const tt__environment *environment) {
     static const char *const counts[] = {"SLURM_NTASKS", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {

@@ -2,27 +2,36 @@
 #ifndef TT_COMM_RENDEZVOUS_LAUNCHERS_H
 #define TT_COMM_RENDEZVOUS_LAUNCHERS_H
 
-#include "comm/rendezvous/environment.h"
+#include <tutti/base.h>
+
+typedef struct tt__environment {
+    const char *(*get)(const struct tt__environment *environment, const char *name); /* as getenv() */
+    /* The pid of the process that made the socket whose number is `fd`; 0: it can't be told. */
+    long (*maker_of)(const struct tt__environment *environment, const char *fd);
+} tt__environment;
+
+/* This process's. */
+extern const tt__environment tt__own_environment;
 
 typedef struct tt__launched {
     const char *name;                  /* "srun"; NULL: none is recognised */
     const char *rank_name, *size_name; /* the variables that say who this process is */
     bool is_torchrun;                  /* by RANK and WORLD_SIZE, whoever set them */
-    bool is_srun;                      /* so MUNGE is probably there */
+    bool is_srun;                      /* so MUNGE is probably available */
     int rank, world;
     int local_rank, local_world; /* on this host; -1 and 0: not told */
     /* Where rank 0 can be met, as far as the launcher tells. */
     char host[256];      /* "": not told */
-    int port;            /* likewise 0. Other jobs get other ports, but not for sure */
+    int port;            /* 0: not told. Other jobs probably get other ports */
     char job[96];        /* names this job and no other on this host, whoever its ranks' parents are; "": not told */
-    const char *whence;  /* where host and port come from; NULL: they do not */
-    char saw[240];       /* none is recognised: what looked like one; "": nothing did */
-    const char *to_do;   /* and what to do then; or NULL */
-    bool wanted_several; /* and that is more than one process */
+    const char *whence;  /* where host and port come from; NULL: not told */
+    char saw[240];       /* if none is recognised: what looked like a launcher; "" */
+    const char *to_do;   /* and what the user can do then; or NULL */
+    bool wanted_several; /* and that looked like more than one process */
 } tt__launched;
 
-/* Find out. TT_OK also where there is none. TT_ERR_INVALID: a variable that counts makes no sense, or two contradict
- * each other. */
+/* Find out which launcher started this process. TT_OK also if there is none. TT_ERR_INVALID: a variable that counts
+ * makes no sense, or two contradict each other. */
 tt_status tt__launched_look(const tt__environment *environment, tt__launched *launched);
 
 /* This process's rank among those of its host; `fallback` where no launcher tells. */
@@ -43,5 +52,8 @@ int tt__slurm_host(const char *list, uint64_t n, char *host, size_t size);
 
 /* How many tasks node number `node` has of "2(x3),1"; -1: it is not told, or the text makes no sense. */
 int tt__slurm_tasks(const char *text, uint64_t node);
+
+/* The value of a variable; NULL where it is not set, and where it is empty. */
+const char *tt__environment_value(const tt__environment *environment, const char *name);
 
 #endif

@@ -23,8 +23,8 @@ typedef struct tt__meeting {
     const char *whence; /* how the place was found, where nobody named it; or NULL */
 } tt__meeting;
 
-/* Look at the variables of launchers, RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT first (launchers.h). Of the options
- * these count: rank and world_size are given instead (world_size > 0); a store is there, so that no place is needed;
+/* Read the environment: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, then the variables of launchers (launchers.h).
+ * Of the options these count: rank and world_size, if given (world_size > 0); a store, with which no place is needed;
  * or_alone. */
 tt_status tt__meeting_from_env(const tt__environment *environment, tt__meeting *meeting,
                                const tt_init_process_group_args *args);
@@ -37,9 +37,6 @@ tt_status tt__meeting_from_file(tt__meeting *meeting, const char *url, int rank,
 
 /* Read "etcd://host:port/job[?rank=R&world_size=N]"; of the options rank and world_size count. */
 tt_status tt__meeting_from_etcd(tt__meeting *meeting, const char *url, const tt_init_process_group_args *args);
-
-/* Set rank and world as given (world > 0), else from the query of `url`, whose form the errors name. */
-tt_status tt__meeting_ranks(tt__meeting *meeting, const char *url, const char *form, int rank, int world);
 
 /* Check rank and world size: RANK >= WORLD_SIZE is an error, for example. */
 tt_status tt__meeting_check(const char *where, int64_t rank, int64_t world);
@@ -84,7 +81,7 @@ typedef struct tt__rendezvous {
     const char *prefix; /* of the keys */
     int rank, world;
     int64_t deadline_ms;
-    int64_t heartbeat_ms; /* within which a rank that is stopped is named, if the job's launcher sees it */
+    int64_t heartbeat_ms; /* in which a stopped rank is named, if the job's launcher sees it */
     tt__notes *notes;     /* NULL: in `store` */
 } tt__rendezvous;
 
@@ -93,8 +90,8 @@ typedef struct tt__rendezvous {
  * end or stop before; TT_ERR_AUTH one whose text was not signed with the same secret. */
 tt_status tt__texts_exchange(const tt__rendezvous *rendezvous, const char *kind, size_t size, char *texts);
 
-/* The same, with a function that is called once where no launcher of ours knows the ranks, when the wait has become
- * long (TT_WAIT_NOTICE): if it fails, that ends the wait. */
+/* The same with a function that is called once, when the wait has become long (TT_WAIT_NOTICE), if no launcher of ours
+ * knows the ranks. If it fails, the wait ends. */
 typedef tt_status tt__long_wait(const tt__rendezvous *at, const tt__secret *secret);
 tt_status tt__texts_exchange_asking(const tt__rendezvous *rendezvous, const char *kind, size_t size, char *texts,
                                     tt__long_wait *waits_long);
@@ -105,18 +102,18 @@ void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, in
 /* Write this rank's card, read all (cards[0..world-1], the own included). TT_ERR_MISMATCH: world sizes differ. */
 tt_status tt__cards_exchange(const tt__rendezvous *rendezvous, tt__card *cards);
 
-/* Write a text that ranks have in common in this meeting alone, if none has read an old card: of what each drew for its
- * own. What is signed over it was written in this meeting, whatever store it is left in. */
+/* Write a text made of all cards' nonces: only ranks of this meeting have it, if none has read an old card. A signature
+ * that covers it was made in this meeting, whatever store it lies in. */
 enum { TT__MEETING_SIZE = 2 * TT__MAC_SIZE + 1 };
 void tt__cards_meeting(const tt__card *cards, int world, char text[TT__MEETING_SIZE]);
 
-/* The text, also instead of a card, of a rank that has given up. */
+/* The text, or card, of a rank that has given up. */
 #define TT__GIVEN_UP "given up"
 
 /* Announce that joining failed, with the thread's last error, unless another rank has announced a failure before; and
- * end the waiting for cards and texts under "net". To be called before anything is closed, so that ranks that see it
- * closed find the reason. Returns the status; the error is recorded: how the launcher says that a rank ended, or the
- * other rank's error, if this one knows only that a connection ended. */
+ * end the others' waiting for cards and texts under "net". To be called before connections are closed, so that peers
+ * find the reason. Returns the status. If this rank knows only that a connection ended, the recorded error becomes how
+ * the rank ended, by its launcher's note, or the other rank's error. */
 tt_status tt__joining_failed(const tt__rendezvous *rendezvous);
 
 /* A rank that joins a job: what tt__native_join() needs. */
@@ -128,9 +125,49 @@ typedef struct tt__member {
     tt_store *store;             /* to meet through; not needed for a world of one */
     tt__notes *notes;            /* of the launcher; NULL: in `store` */
     char prefix[96];             /* of the keys */
-    const char *transport;       /* as tt_init_process_group() has it; never NULL */
-    const char *algorithms;      /* likewise, or NULL */
+    const char *transport;       /* the option of tt_init_process_group(); never NULL */
+    const char *algorithms;      /* the option, or NULL */
     tt__agent_store agent_store; /* whose ranks these are */
 } tt__member;
+
+/* ---- fresh_prefix.c: a prefix of keys that no earlier attempt of a job has used, in a store that outlives attempts */
+
+/* May the store hold what ranks of an earlier attempt left, without this rank's environment saying which attempt this
+ * is? So it is under torchrun, whose agents keep their store and count restarts each for itself. */
+bool tt__needs_fresh_prefix(void);
+
+/* Agree with the other ranks on a prefix, which rank 0 draws. Blocks until all ranks are here. member->prefix is set.
+ * Errors: as tt__texts_exchange(). */
+tt_status tt__fresh_prefix(tt__member *member);
+
+/* ---- job_secret.c: the secret of ranks that srun starts */
+
+/* Get a secret if the meeting needs one, the environment names none, and MUNGE can bring it. TT_OK also if there is
+ * nothing to do. Errors: as tt__asking_ask(); TT_ERR_AUTH MUNGE can't be used, or the credential is another user's or
+ * job's. */
+tt_status tt__job_secret_find(const tt__meeting *meeting, int64_t timeout_ms);
+
+/* Fail, as there is no secret: TT_ERR_AUTH. `why`: in parentheses; or NULL. */
+tt_status tt__job_secret_missing(const tt__meeting *meeting, const char *why);
+
+/* ---- joining_watch.c
+ *
+ * Learning, while ranks join, that one of them won't: by its launcher's note that it has ended, or by another rank's
+ * note that joining has failed. */
+
+typedef struct tt__joining_watch {
+    const tt__rendezvous *rendezvous;
+    int64_t due_ms, pause_ms; /* of the next look */
+} tt__joining_watch;
+
+/* Begin to watch. `rendezvous` is borrowed. */
+void tt__joining_watch_begin(tt__joining_watch *watch, const tt__rendezvous *rendezvous);
+
+/* Is a look due? Ever more rarely, down to every 1.6 s. */
+bool tt__joining_watch_due(const tt__joining_watch *watch);
+
+/* Look after the ranks that are still absent. Fails with TT_ERR_PEER if one of them has ended, or any rank has failed
+ * to join. A store that does not answer is no failure of a rank. */
+tt_status tt__joining_watch_look(tt__joining_watch *watch, const tt__rankset *absent);
 
 #endif

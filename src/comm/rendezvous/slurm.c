@@ -175,7 +175,7 @@ static const char *const list_names[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODEL
 static const char *const tasks_names[] = {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", NULL};
 static const char *const job_names[] = {"SLURM_JOB_ID", "SLURM_JOBID", NULL};
 
-/* Steps from here on are no srun's: a batch script, an interactive shell, what runs beside the job. */
+/* Larger step numbers are not of srun: a batch script, an interactive shell, processes beside the job. */
 enum { STEP_MAX = 0x7fffffff };
 
 static tt_status find_place(const tt__environment *environment, tt__launched *launched, int64_t step) {

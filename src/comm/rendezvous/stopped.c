@@ -39,7 +39,7 @@ void tt__stopped_end(tt__stopped *stopped) {
     stopped->ranks = NULL;
 }
 
-/* A rank that a debugger holds is not taken for a stopped one, as far as this host knows. */
+/* Note the launcher's answer about a rank. One that a debugger of this host holds does not count as stopped. */
 static void stopped_note_rank(tt__stopped *stopped, const tt__job_rank *told) {
     if (told->rank < 0 || told->rank >= stopped->world)
         return;
@@ -54,7 +54,7 @@ static void stopped_note_rank(tt__stopped *stopped, const tt__job_rank *told) {
     tt__make_plain_name(rank->hostname);
 }
 
-/* All ranks of an answer are known. This process may have been stopped itself: then times count from now on. */
+/* All ranks of an answer are known. If this process itself was stopped, times count from now. */
 static void stopped_note_end(tt__stopped *stopped) {
     int64_t now = tt__now_ms(), gap = now - stopped->heard_ms;
     for (int r = 0; r < stopped->world; r++) {

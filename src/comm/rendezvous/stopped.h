@@ -1,6 +1,5 @@
-/* Ranks that are stopped by a signal before they have left a card, so that nobody but their launcher knows their
- * processes: it is asked for the state of all ranks, by the job's socket (net/job/job_socket.h), while this rank
- * waits. */
+/* Ranks that a signal stopped before they left a card. Only their launcher knows their processes, so while this rank
+ * waits it asks that for the state of all ranks, by the job's socket (net/job/job_socket.h). */
 #ifndef TT_COMM_RENDEZVOUS_STOPPED_H
 #define TT_COMM_RENDEZVOUS_STOPPED_H
 
@@ -9,10 +8,10 @@
 #include <sys/types.h>
 
 typedef struct tt__stopped_rank {
-    int64_t since_ms;  /* as far as it was seen; 0: it runs, or has ended, or nothing is known */
-    uint64_t activity; /* tt__proc_activity(), as its launcher says; the same later: it has not run */
-    bool now;          /* stopped in the answer that comes, */
-    bool has_run;      /* but not since the one before */
+    int64_t since_ms;  /* when it was first seen stopped; 0: it runs, has ended, or is unknown */
+    uint64_t activity; /* tt__proc_activity(), from its launcher; unchanged: it has not run */
+    bool now;          /* stopped in the answer under way */
+    bool has_run;      /* it has run since the answer before */
     pid_t pid;         /* 0: on another host */
     char hostname[64];
 } tt__stopped_rank;
@@ -22,7 +21,7 @@ typedef struct tt__stopped {
     int64_t patience_ms;        /* how long a rank may be stopped */
     int64_t interval_ms;        /* between questions */
     int socket;                 /* to the launcher; -1: none */
-    bool asked;                 /* and not answered yet */
+    bool asked;                 /* the launcher was asked and has not answered yet */
     int64_t asked_ms, heard_ms; /* when; 0: never */
     int node;                   /* this rank's, as the launcher says */
     tt__stopped_rank *ranks;    /* (world) */

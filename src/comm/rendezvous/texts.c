@@ -25,8 +25,8 @@ typedef struct exchange {
     char *texts;
     const char *kind;
     tt__long_wait *waits_long;
-    bool launched; /* by a launcher that knows how the ranks are: see tt__launcher_notes_ends() */
-    bool told;     /* for whom it waits */
+    bool launched; /* a launcher knows how the ranks end: see tt__launcher_notes_ends() */
+    bool told;     /* it was logged which ranks are missing */
     tt__stopped stopped;
     char (*names)[KEY_SIZE];
     const char **keys;
@@ -37,8 +37,8 @@ static void texts_key_of(const char *prefix, const char *kind, int rank, char ke
     snprintf(key, KEY_SIZE, "%s/%s/%d", prefix, kind, rank);
 }
 
-/* Find the ranks that have written no text when the timeout passed. TT_OK: all have by now; or another rank gave up at
- * the same time, as its note says. */
+/* The timeout has passed: fail with the ranks that have written no text. TT_OK: all have by now, or another rank gave
+ * up at the same time, as its note says. */
 static tt_status check_missing(const exchange *x, int64_t waited_ms) {
     char cause[512], ranks[256];
     tt__rankset missing = {0};
@@ -60,9 +60,8 @@ static tt_status check_missing(const exchange *x, int64_t waited_ms) {
                     x->launched ? "" : "; whether one is stopped by a signal is known only to `tutti run`");
 }
 
-/* Has a rank ended, as its launcher noted? One that has left its text counts, too, while another's is missing: what
- * all were to do together it can't have done. Ranks that survive others would else wait for one of those that are left,
- * however long that takes, until their launchers end them. */
+/* Has a rank ended, by its launcher's note? While a text is missing, a rank that has left its own counts, too: it can't
+ * have finished what all do together. Otherwise ranks that survive others would wait until their launchers end them. */
 static tt_status check_ended(const exchange *x) {
     for (int r = 0; r < x->world; r++) {
         char how[96];
@@ -71,7 +70,7 @@ static tt_status check_ended(const exchange *x) {
         if (!*how)
             continue;
         TT__TRY(tt_store_check(x->store, x->keys, x->world, &all));
-        if (all) /* by now: it may have ended after that */
+        if (all) /* all texts are there by now: it may have ended after that */
             return TT_OK;
         TT__TRY(tt_store_check(x->store, &x->keys[r], 1, &there));
         return tt__fail(TT_ERR_PEER, "rank %d ended with %s before %s joined", r, how, there ? "all had" : "it");
@@ -109,8 +108,8 @@ static tt_status check_launched(exchange *x, int64_t *ended_due_ms, int64_t *pau
     return check_ended(x);
 }
 
-/* Say for whom this rank waits: rank 0, and in small jobs all, as each asks the store about each. A rank that was
- * started twice, in place of one that is missing, fails. */
+/* Log which ranks this one waits for: rank 0 does, and in small jobs all, as each asks the store about each. A rank
+ * that was started twice, in place of a missing one, fails. */
 static tt_status tell_missing(exchange *x) {
     enum { SMALL = 64 };
     char ranks[256];
@@ -176,7 +175,7 @@ static tt_status get_values(exchange *x) {
     TT__TRY(status);
     status = tt_store_multi_get(x->store, x->keys, x->world, x->values);
     if (status)
-        memset(x->values, 0, (size_t)x->world * sizeof *x->values); /* none is the caller's */
+        memset(x->values, 0, (size_t)x->world * sizeof *x->values); /* the caller owns none of them */
     return status == TT_ERR_UNSUPPORTED ? get_each(x) : status;
 }
 
@@ -213,7 +212,7 @@ static tt_status get_again(const exchange *x, int r) {
 }
 
 static tt_status open_values(const exchange *x) {
-    TT__TRY(keep_own(x)); /* first, as others wait for it */
+    TT__TRY(keep_own(x)); /* first, since others wait for it */
     for (int r = 0; r < x->world; r++) {
         if (r == x->rank)
             continue;

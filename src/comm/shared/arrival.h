@@ -1,5 +1,5 @@
-/* Arrival words and steps: by these the ranks of a group that shares memory publish what they call and how far they
- * are.
+/* Arrival words and steps: with these the ranks of a group that shares memory publish which call they make and how far
+ * they are.
  *
  * Every rank publishes each call, and compares it with the others', before it touches a peer's memory. The arrival word
  * of call k lies in slot k mod 2. A rank publishes call k+1 only after it has seen all words of call k, so while a rank
@@ -10,7 +10,8 @@
 
 #include "base/machine/cpu.h"
 #include "comm/native_group.h"
-#include "comm/record/signature.h"
+#include "comm/record/call_record.h"
+#include "comm/shared/doorbell.h"
 
 #include <string.h>
 
@@ -86,7 +87,7 @@ void tt__publish(tt_work *work, const tt__offer *offer);
 
 /* ---- looking, without waiting */
 
-/* Has one rank, or all that `wait` names, come so far? Checks once, without waiting. */
+/* Has rank r, or have all ranks, done what `wait` waits for? Checks once, without waiting. */
 static inline bool tt__ready_rank(const tt_group *group, const tt__wait *wait, int r) {
     const tt__area *area = group->native->areas[r];
     if (wait->what == TT__ARRIVAL)
@@ -94,8 +95,8 @@ static inline bool tt__ready_rank(const tt_group *group, const tt__wait *wait, i
     return tt__has_finished(area, wait->target);
 }
 
-/* Skips this rank, which has always come: to read a line of its own that a peer has just taken costs as much as to read
- * the peer's. */
+/* Skips this rank, which is always ready: reading its own line, which a peer has just taken, would cost as much as
+ * reading the peer's. */
 static inline bool tt__ready(const tt_group *group, tt__wait *wait) {
     while (wait->next < wait->end && (wait->next == group->rank || tt__ready_rank(group, wait, wait->next)))
         wait->next++;
@@ -111,11 +112,11 @@ static inline uint64_t tt__words_differ(const tt_group *group, uint64_t mine) {
     return differ;
 }
 
-/* Have all ranks, which have published the work's call, called the same? Sets work->symmetric: whether every rank's
- * buffer is. */
+/* All ranks have published the work's call: are their calls equal? Sets work->symmetric: whether every rank's buffer
+ * is. */
 bool tt__agree(tt_work *work);
 
-/* Does a rank that has arrived at `seq` call something else than this rank? */
+/* Does a rank that has arrived at `seq` make another call than this rank? */
 bool tt__disagrees(const tt_group *group, uint32_t seq);
 
 /* Return rank r's payload of call `seq`, where its symmetric buffer is mapped here, and its factor. Valid until the
@@ -145,8 +146,7 @@ static inline double tt__factor(const tt_group *group, int r, uint32_t seq) {
 
 /* ---- steps */
 
-/* Reserve `n` steps for the call just agreed on; every rank plans the same. Returns the step before the first of
- * them. */
+/* Reserve `n` steps for the call just agreed on, the same on every rank. Returns the step before the first of them. */
 uint32_t tt__plan_steps(tt_group *group, uint32_t n);
 
 /* Publish that this rank has finished all up to `step`, and wake the others. */
@@ -154,6 +154,50 @@ void tt__finish_step(tt_group *group, uint32_t step);
 
 static inline unsigned char *tt__stage(const tt_group *group, int r, size_t piece) {
     return group->native->areas[r]->stage[piece % TT__STAGE_DEPTH];
+}
+
+/* ---- a short busy wait
+ *
+ * The first looks follow each other at once: a pause may last as long as a word takes from one CPU to another. */
+enum { TT__EAGER_LOOKS = 8 };
+
+/* Look for the `i`th time without success. */
+static inline void tt__spin_pause(int i) {
+    if (i >= TT__EAGER_LOOKS)
+        tt__pause_cpu();
+}
+
+/* Look at most `looks` times; return whether `wait` is over. */
+static inline __attribute__((always_inline)) bool tt__spin(const tt_group *group, tt__wait *wait, int looks) {
+    for (int i = 0; i < looks; i++) {
+        if (tt__ready(group, wait))
+            return true;
+        tt__spin_pause(i);
+    }
+    return false;
+}
+
+/* The same for one rank whose memory is at hand, so that a look is a single load. Has it arrived with the very word
+ * that this rank published? (False also if its word for the call differs.) Has it finished `step`? */
+static inline __attribute__((always_inline)) bool tt__spin_word(const tt__slot *slot, uint64_t mine, int looks) {
+    for (int i = 0; i < looks; i++) {
+        uint64_t word = tt__word_in(slot);
+        if (word == mine)
+            return true;
+        if ((uint32_t)word == (uint32_t)mine)
+            return false;
+        tt__spin_pause(i);
+    }
+    return false;
+}
+
+static inline __attribute__((always_inline)) bool tt__spin_step(const tt__area *area, uint32_t step, int looks) {
+    for (int i = 0; i < looks; i++) {
+        if (tt__has_finished(area, step))
+            return true;
+        tt__spin_pause(i);
+    }
+    return false;
 }
 
 #endif

@@ -23,7 +23,7 @@ static inline uint32_t tt__doorbell_count(const tt__control *control) {
     return atomic_load_explicit(&control->doorbell, memory_order_acquire);
 }
 
-/* Wake the sleepers that wait for what this rank published. Waiting does so, too. */
+/* Wake the sleepers that wait for news of this rank. A rank that begins to wait does this, too. */
 void tt__ring_peers(const tt_group *group);
 static inline void tt__wake_peers(tt_group *group) {
     if (!group->native->wake_pending)
@@ -50,9 +50,18 @@ static inline void tt__wake_announced(const tt_group *group) {
 void tt__announce_sleep(const tt_group *group, int r);
 void tt__withdraw_sleep(const tt_group *group);
 
-/* Announce in all groups with works that this process sleeps; until the last of its threads has ended its sleep. The
- * lock is held. */
+/* Announce in all groups with works that this process sleeps, until its last thread has ended its sleep. The lock is
+ * held. */
 void tt__sleep_begin(tt__world *world);
 void tt__sleep_end(tt__world *world);
+
+/* Let the CPU rest for a moment in a busy wait. */
+static inline void tt__pause_cpu(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
 
 #endif

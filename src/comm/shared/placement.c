@@ -1,7 +1,169 @@
 #include "comm/shared/placement.h"
 
 #include "base/error.h"
-#include "comm/shared/topology.h"
+
+#include <dlfcn.h>
+#include <hwloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+/* The functions used of libhwloc. */
+typedef struct hwloc_calls {
+    void *library;
+    int (*topology_init)(hwloc_topology_t *);
+    int (*topology_load)(hwloc_topology_t);
+    void (*topology_destroy)(hwloc_topology_t);
+    int (*type_depth)(hwloc_topology_t, hwloc_obj_type_t);
+    unsigned (*count_by_depth)(hwloc_topology_t, int);
+    hwloc_obj_t (*obj_by_depth)(hwloc_topology_t, int, unsigned);
+    int (*bitmap_isset)(hwloc_const_bitmap_t, unsigned);
+} hwloc_calls;
+
+static bool find_function(const hwloc_calls *calls, const char *name, void *function) {
+    void *found = dlsym(calls->library, name);
+    memcpy(function, &found, sizeof found); /* ISO C has no cast from object to function pointers */
+    return found != NULL;
+}
+
+/* The environment names folders from which hwloc loads plug-ins (HWLOC_PLUGINS_PATH), so don't load it in a program
+ * with more rights than its caller. */
+static bool load_hwloc(hwloc_calls *calls) {
+    if (getauxval(AT_SECURE))
+        return false;
+    calls->library = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
+    return calls->library && find_function(calls, "hwloc_topology_init", &calls->topology_init) &&
+           find_function(calls, "hwloc_topology_load", &calls->topology_load) &&
+           find_function(calls, "hwloc_topology_destroy", &calls->topology_destroy) &&
+           find_function(calls, "hwloc_get_type_depth", &calls->type_depth) &&
+           find_function(calls, "hwloc_get_nbobjs_by_depth", &calls->count_by_depth) &&
+           find_function(calls, "hwloc_get_obj_by_depth", &calls->obj_by_depth) &&
+           find_function(calls, "hwloc_bitmap_isset", &calls->bitmap_isset);
+}
+
+/* Number each CPU by the object of this depth that it belongs to. Returns how many CPUs there are. */
+static int number_cpus(const hwloc_calls *calls, hwloc_topology_t topology, int depth, int16_t *number_of) {
+    unsigned count = calls->count_by_depth(topology, depth);
+    for (unsigned i = 0; i < count && i < INT16_MAX; i++) {
+        hwloc_obj_t object = calls->obj_by_depth(topology, depth, i);
+        for (unsigned cpu = 0; object && object->cpuset && cpu < TT__TOPOLOGY_CPUS; cpu++)
+            if (calls->bitmap_isset(object->cpuset, cpu))
+                number_of[cpu] = (int16_t)i;
+    }
+    return (int)count;
+}
+
+static int number_type(const hwloc_calls *calls, hwloc_topology_t topology, hwloc_obj_type_t type, int16_t *number_of) {
+    int depth = calls->type_depth(topology, type);
+    return depth < 0 ? 0 : number_cpus(calls, topology, depth, number_of);
+}
+
+static int number_caches(const hwloc_calls *calls, hwloc_topology_t topology, int16_t *cache_of) {
+    static const hwloc_obj_type_t caches[] = {HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE};
+    for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
+        int depth = calls->type_depth(topology, caches[i]);
+        if (depth >= 0)
+            return number_cpus(calls, topology, depth, cache_of);
+    }
+    return 0;
+}
+
+bool tt__topology_read(tt__topology *topology) {
+    hwloc_calls calls = {0};
+    hwloc_topology_t machine = NULL;
+    topology->nodes = topology->caches = 0;
+    for (int cpu = 0; cpu < TT__TOPOLOGY_CPUS; cpu++)
+        topology->node_of[cpu] = topology->cache_of[cpu] = topology->core_of[cpu] = topology->package_of[cpu] =
+            TT__NOWHERE;
+    if (load_hwloc(&calls) && !calls.topology_init(&machine)) {
+        if (!calls.topology_load(machine)) {
+            topology->nodes = number_cpus(&calls, machine, HWLOC_TYPE_DEPTH_NUMANODE, topology->node_of);
+            topology->caches = number_caches(&calls, machine, topology->cache_of);
+            number_type(&calls, machine, HWLOC_OBJ_CORE, topology->core_of);
+            number_type(&calls, machine, HWLOC_OBJ_PACKAGE, topology->package_of);
+        }
+        calls.topology_destroy(machine);
+    }
+    if (calls.library)
+        dlclose(calls.library);
+    return topology->nodes > 0;
+}
+
+static tt__topology this_machine;
+
+static void read_this_machine(void) { tt__topology_read(&this_machine); }
+
+const tt__topology *tt__topology_get(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_this_machine);
+    return &this_machine;
+}
+
+tt__place tt__topology_place(const tt__topology *topology, const uint64_t *mask) {
+    tt__place place = {TT__NOWHERE, TT__NOWHERE};
+    bool first = true;
+    for (int cpu = 0; cpu < TT__TOPOLOGY_CPUS; cpu++) {
+        if (!(mask[cpu / 64] >> (cpu % 64) & 1))
+            continue;
+        if (first)
+            place = (tt__place){topology->node_of[cpu], topology->cache_of[cpu]};
+        if (topology->node_of[cpu] != place.node)
+            place.node = TT__NOWHERE;
+        if (topology->cache_of[cpu] != place.cache)
+            place.cache = TT__NOWHERE;
+        first = false;
+    }
+    return place;
+}
+
+static bool comes_before(const tt__place *places, int a, int b) {
+    if (places[a].node != places[b].node)
+        return places[a].node < places[b].node;
+    if (places[a].cache != places[b].cache)
+        return places[a].cache < places[b].cache;
+    return a < b;
+}
+
+/* Order ranks in a ring by node, cache and rank; each begins with the one behind itself. */
+void tt__topology_order(const tt__place *places, int n, int me, uint8_t *order) {
+    uint8_t ring[256] = {0};
+    int at = 0;
+    for (int r = 0; r < n; r++) { /* insertion sort */
+        int i = r;
+        for (; i > 0 && comes_before(places, r, ring[i - 1]); i--)
+            ring[i] = ring[i - 1];
+        ring[i] = (uint8_t)r;
+    }
+    while (ring[at] != me)
+        at++;
+    for (int i = 0; i < n; i++)
+        order[i] = ring[(at + 1 + i) % n];
+}
+
+static bool same_place(const tt__place *a, const tt__place *b) { return a->node == b->node && a->cache == b->cache; }
+
+/* "NUMA node 3", "several NUMA nodes". */
+static void topology_name_of(const char *what, int number, char name[32]) {
+    if (number == TT__NOWHERE)
+        snprintf(name, 32, "several %ss", what);
+    else
+        snprintf(name, 32, "%s %d", what, number);
+}
+
+void tt__topology_text(const tt__place *places, int n, char *text, size_t size) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (int r = 0, last; r < n && used < size; r = last + 1) {
+        char ranks[32], node[32], cache[32];
+        for (last = r; last + 1 < n && same_place(&places[last + 1], &places[r]);)
+            last++;
+        snprintf(ranks, sizeof ranks, last > r ? "ranks %d-%d" : "rank %d", r, last);
+        topology_name_of("NUMA node", places[r].node, node);
+        topology_name_of("cache", places[r].cache, cache);
+        used += (size_t)snprintf(text + used, size - used, "%s%s on %s, %s", r ? "; " : "", ranks, node, cache);
+    }
+}
 
 static void log_once(const tt_group *group, const tt__place *places) {
     static _Atomic bool logged;
@@ -51,7 +213,7 @@ int tt__cpu_share_of(const uint64_t *const *masks, int ranks, int me, int strang
     double limit = (double)quota / (ranks + strangers);
     if (quota < own || !own)
         share = own && share < limit ? share : limit;
-    int whole = (int)(share + 1e-6); /* three thirds are not quite one */
+    int whole = (int)(share + 1e-6); /* three thirds of a CPU add up to slightly less than one */
     return whole < 1 ? 1 : whole;
 }
 

@@ -31,8 +31,8 @@ const char *tt__process_main_ended(const tt__world *world, const tt__rankset *se
     return text;
 }
 
-/* Is it time to look whether the peer is stopped? Looking takes several system calls a rank, and when a large job
- * begins every rank waits for all others: so not at first, and seldom. */
+/* Is it time to look whether the peer is stopped? Looking takes several system calls a rank, and at the beginning of a
+ * large job every rank waits for all others. So look late and seldom. */
 static bool is_look_due(const tt__world *world, tt__peer *peer, int64_t now) {
     int64_t interval = world->heartbeat_ms / 8;
     bool first = !peer->looked_ms;
@@ -42,8 +42,8 @@ static bool is_look_due(const tt__world *world, tt__peer *peer, int64_t now) {
     return !first;
 }
 
-/* Since when has the peer, which is stopped, been so for sure? One that has run since the last look was stopped again.
- * This process may have been stopped itself: then times count from now on. */
+/* Return since when the stopped peer has certainly been stopped. If it has run since the last look, it was stopped
+ * again. If this process itself was stopped, times count from now. */
 static int64_t stopped_since(const tt__world *world, tt__peer *peer, int64_t now) {
     uint64_t activity = tt__proc_activity(peer->pid);
     if (!peer->stopped_ms || activity != peer->activity || now - world->last_check_ms > 1000)
@@ -60,7 +60,7 @@ static bool look_whether_frozen(const tt__world *world, tt__peer *peer, int64_t 
     return now - stopped_since(world, peer, now) >= world->heartbeat_ms - world->heartbeat_ms / 4;
 }
 
-/* What was seen holds until the next look. */
+/* Between looks the last result holds. */
 tt_status tt__check_stopped(tt__world *world, int r, int64_t now) {
     tt__peer *peer = &world->peers[r];
     char who[48];

@@ -22,8 +22,8 @@ enum {
     TT__MAX_HOST_RANKS = 64, /* ranks of a host, so of a group in shared memory */
     TT__INLINE_MAX = 4096,   /* bytes that travel with the arrival word, in its slot */
     TT__NEAR_MAX = 32,       /* those that do so in its own cache line */
-    /* bytes of all peers together up to which reading copies of them beats a second synchronisation: in general, and
-     * where ranks share CPUs */
+    /* all peers' bytes up to which reading copies beats a second synchronisation: in general, and if ranks share
+     * CPUs */
     TT__RIDE_MAX = 1024,
     TT__RIDE_MAX_SHARED = 128 << 10,
     TT__CARRIED_MAX = 256 << 10, /* bytes of an all_reduce that travel with the arrival word, beside its slot */
@@ -56,7 +56,7 @@ typedef struct tt__area {
     _Alignas(128) _Atomic uint32_t state; /* TT__MEMBER, ... */
     /* id: another one shows that the group ended long ago and its place is taken */
     _Atomic uint32_t group;
-    uint32_t calls_made; /* by the program when it left or failed */
+    uint32_t calls_made; /* the program's calls when the rank left or failed */
     tt_status failure;   /* if TT__FAILED */
     char failure_text[760];
     tt__slot slots[2];
@@ -114,11 +114,42 @@ tt_status tt__shm_heap_bytes(size_t *bytes);
 /* Has the machine `bytes` free for each of `ranks` ranks? Asked of large allocations only. */
 tt_status tt__shm_check_free(size_t bytes, int ranks);
 
-/* Commit pages of the own memory, or give them back; the range is whole pages. tt__shm_commit() fails with
- * TT_ERR_MEMORY rather than let a later access fault. */
+/* Commit pages of the own memory; the range is whole pages. Fails with TT_ERR_MEMORY rather than let a later access
+ * fault. */
 tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes);
-void tt__shm_release(const tt__shm *shm, size_t offset, size_t bytes);
 
 static inline tt__control *tt__shm_control(const tt__shm *shm) { return (tt__control *)(void *)shm->base; }
+
+/* ---- the heap: this process's shared memory behind the control page, for group areas and symmetric allocations
+ *
+ * Ranges may lie elsewhere in other ranks, so ranks publish their offsets. A destroyed group's ranges are freed when no
+ * peer can read them any more. */
+
+/* A range of the heap. The list covers the heap without gaps, in order. */
+typedef struct tt__extent {
+    struct tt__extent *next;
+    size_t offset, bytes; /* in the rank's memory */
+    bool used;
+} tt__extent;
+
+/* This process's memory behind the control page. */
+typedef struct tt__heap {
+    const tt__shm *shm;
+    tt__extent *extents;
+    size_t limit, allocated; /* of what tt_group_alloc() gives */
+} tt__heap;
+
+/* Make the heap of `shm`, all of it free except for the control page; `limit` of allocations. TT_ERR_MEMORY. */
+tt_status tt__heap_init(tt__heap *heap, const tt__shm *shm, size_t limit);
+void tt__heap_end(tt__heap *heap);
+
+/* Take `bytes` (whole pages) without committing them. `limited`: counts against the limit of allocations. */
+tt_status tt__heap_take(tt__heap *heap, size_t bytes, bool limited, tt__extent **out);
+
+/* Free an extent; its pages go back to the system. NULL is allowed. */
+void tt__heap_give_back(tt__heap *heap, tt__extent *extent, bool limited);
+
+/* Free the pages, but never give out the range again, since a peer may still write there. */
+void tt__heap_abandon(tt__heap *heap, tt__extent *extent);
 
 #endif

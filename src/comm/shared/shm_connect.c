@@ -3,15 +3,15 @@
  * Rank r calls every lower rank and is called by every higher one, over sequenced-packet sockets in the abstract name
  * space (no file is left behind). Caller and called send one hello each, with their memory's descriptor attached; the
  * called one's answers the caller's. A hello proves with the receiver's nonce that its sender has read the store; the
- * kernel says which user and process it is. Both sides ask it before they send: a name from the store may be anybody's
- * socket, and whoever gets a descriptor can map the memory. The sockets stay open: when a process ends, its peers read
- * end of file.
+ * kernel says which user and process it is. Both sides ask the kernel before they send: the socket behind a name from
+ * the store may be anybody's, and a process that gets the descriptor can map the memory. The sockets stay open: when a
+ * process ends, its peers read end of file.
  *
  * The kernel lets all processes of an ordinary user together have RLIMIT_NOFILE descriptors on their way, sent and not
  * yet received, and refuses more with ETOOMANYREFS; root is exempt. All pairs of 64 ranks together would be 2016. So a
- * rank has at most MAX_CALLS calls without an answer, and one descriptor of each pair is on its way at a time. The user
- * may do other things as well: a hello that is refused is sent again a little later. A rank serves its callers while it
- * calls, and waits for no single rank, so the order of calls can't make ranks wait in a circle. */
+ * rank has at most MAX_CALLS calls without an answer, and one descriptor of each pair is on its way at a time. The
+ * user's other processes count, too, so a refused hello is sent again a little later. A rank serves its callers while
+ * it calls, and waits for no single rank, so the order of calls can't make ranks wait in a circle. */
 #include "comm/shared/shm_connect.h"
 
 #include "base/error.h"
@@ -19,7 +19,7 @@
 #include "base/machine/clock.h"
 #include "base/random_bytes.h"
 #include "base/process/fork.h"
-#include "comm/rendezvous/joining_watch.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "comm/shared/process.h"
 #include "net/local_socket.h"
 #include "net/net.h"
@@ -45,11 +45,11 @@ static const char MAGIC[8] = "tutti-1";
 enum {
     MAX_CALLS = 4,     /* that have no answer yet */
     MAX_CALLERS = 256, /* that have not said hello yet */
-    HELLO_MS = 1000,   /* within which a caller says hello: a rank does so as soon as it is connected */
+    HELLO_MS = 1000,   /* for a caller's hello; a rank sends it as soon as it is connected */
     LOOK_MS = 50,      /* between two looks at absent ranks */
     SHORTEST_PAUSE_MS = 1,
     LONGEST_PAUSE_MS = 16, /* before a refused hello is sent again */
-    REFUSED_MS = 60000     /* after which that is given up, so that others hear why before their own time is over */
+    REFUSED_MS = 60000     /* after which a rank gives up, so that others learn why before their own timeout */
 };
 
 /* One rank's exchange with the others of its host. */
@@ -113,7 +113,7 @@ static tt_status fail_hung_up(int r, const tt__card *cards) {
     return tt__fail(TT_ERR_PEER, "rank %d (pid %ld) hung up while joining", r, cards[r].pid);
 }
 
-/* Is this user at the other end? That nobody can be asked is no answer: a sandbox may forbid the question. */
+/* Does the process at the other end belong to this user? Fails if the kernel can't tell, as in a sandbox. */
 static tt_status ask_user(int socket, bool *ours) {
     uid_t user;
     if (!tt__local_peer_user(socket, &user))
@@ -171,7 +171,7 @@ static tt_status check_notes(const tt__world *world) {
     return tt__joining_watch_look(world->joining_watch, &absent);
 }
 
-/* Has a rank that has not called or answered yet ended, or is it stopped? Its pid is on its card, and may be invisible
+/* Has a rank that has not called or answered yet ended, or is it stopped? Its card has its pid, which may be invisible
  * here. */
 static tt_status check_absent(tt__world *world, const tt__card *cards) {
     int64_t now = tt__now_ms();
@@ -254,7 +254,7 @@ static tt_status fail_refused(const exchange *x) {
                           (unsigned long long)limit.rlim_cur);
 }
 
-/* The kernel refuses to pass another descriptor until some that are on their way have been received. */
+/* The kernel refused another descriptor: wait until some on their way have been received. */
 static tt_status hold_back(exchange *x) {
     if (!x->refused_ms) {
         x->refused_ms = tt__now_ms();
@@ -303,7 +303,7 @@ static tt_status take_peer(exchange *x, int r, int socket, int fd) {
     return TT_OK;
 }
 
-/* Serve the hello of a caller, who is done with then: a stranger is hung up on. */
+/* Serve a caller's hello, and remove the caller; close a stranger's connection. */
 static tt_status take_hello(exchange *x, int s) {
     const tt__world *world = x->world;
     errno = 0;
@@ -323,7 +323,7 @@ static tt_status take_hello(exchange *x, int s) {
     return TT_OK;
 }
 
-/* Accept one caller. Of another user's nothing is heard. */
+/* Accept one caller. Close connections of other users. */
 static tt_status accept_caller(exchange *x, int listener) {
     int s = tt__fd(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (s < 0)
@@ -341,7 +341,7 @@ static tt_status accept_caller(exchange *x, int listener) {
     return TT_OK;
 }
 
-/* Serve callers who have spoken, and drop those who were silent for too long. */
+/* Serve callers that have sent something, and drop those that were silent for too long. */
 static tt_status hear_callers(exchange *x, const struct pollfd *polled) {
     tt_status status = TT_OK;
     int n = x->n_callers;
@@ -385,7 +385,7 @@ static tt_status hear_answers(exchange *x, const struct pollfd *polled) {
 
 /* ---- both */
 
-/* Wait until somebody says something, or this rank is to say something or to look at absent ranks. */
+/* Wait until something can be read or sent, or it is time to look at absent ranks. */
 static tt_status hear(exchange *x) {
     struct pollfd polled[1 + MAX_CALLS + MAX_CALLERS];
     int n = 0, left = tt__left_ms(x->deadline_ms), wait_ms = left < LOOK_MS ? left : LOOK_MS;

@@ -1,5 +1,5 @@
-/* A rank's shared memory: a sealed, sparse memfd. It has no name in any file system, so nothing is left after a crash,
- * and no limit but the machine's memory (a container's /dev/shm is often 64 MiB). */
+/* A rank's shared memory, a sealed, sparse memfd, and the heap in it. The memfd has no name in any file system, so
+ * nothing is left after a crash, and no limit but the machine's memory (a container's /dev/shm is often 64 MiB). */
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/process/limits.h"
@@ -102,8 +102,8 @@ static size_t free_addresses(void) {
     return limit.rlim_cur > taken ? min_size(half, (limit.rlim_cur - taken) / 2) : 0;
 }
 
-/* Choose the size of a rank's memory: what a heap of `heap_bytes` needs, or as much as the process's limits allow. The
- * kernel kills whoever sizes a memfd beyond `ulimit -f`. */
+/* Choose the size of a rank's memory: enough for a heap of `heap_bytes`, or as much as the process's limits allow. The
+ * kernel kills a process that sizes a memfd beyond `ulimit -f`. */
 static tt_status choose_size(int ranks, size_t heap_bytes, size_t *size) {
     const size_t least = TT__HEAP_AT + LEAST_AREAS * TT__AREA_BYTES;
     struct rlimit file;
@@ -205,7 +205,91 @@ tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes
     return failed ? tt__fail(TT_ERR_MEMORY, "%zu bytes of shared memory: %s", bytes, strerror(errno)) : TT_OK;
 }
 
-void tt__shm_release(const tt__shm *shm, size_t offset, size_t bytes) {
+/* Give pages of the own memory back to the system. */
+static void shm_release(const tt__shm *shm, size_t offset, size_t bytes) {
     if (madvise(shm->base + offset, bytes, MADV_REMOVE))
         tt__log(TT_LOG_WARNING, "could not give back %zu bytes of shared memory: %s", bytes, strerror(errno));
+}
+
+/* ---- the heap, by first fit. Everything is whole pages, so that freed pages go back to the system, and taken ones are
+ * zero. */
+
+tt_status tt__heap_init(tt__heap *heap, const tt__shm *shm, size_t limit) {
+    tt__extent *all = calloc(1, sizeof *all);
+    if (!all)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the heap's list");
+    all->offset = TT__HEAP_AT;
+    all->bytes = shm->size - TT__HEAP_AT;
+    *heap = (tt__heap){.shm = shm, .extents = all, .limit = limit};
+    return TT_OK;
+}
+
+void tt__heap_end(tt__heap *heap) {
+    while (heap->extents) {
+        tt__extent *extent = heap->extents;
+        heap->extents = extent->next;
+        free(extent);
+    }
+}
+
+/* Cut `extent` after `bytes`; the rest becomes a free extent. */
+static tt_status extent_split(tt__extent *extent, size_t bytes) {
+    if (extent->bytes == bytes)
+        return TT_OK;
+    tt__extent *rest = malloc(sizeof *rest);
+    if (!rest)
+        return tt__fail(TT_ERR_MEMORY, "no memory for the heap's list");
+    *rest = (tt__extent){extent->next, extent->offset + bytes, extent->bytes - bytes, false};
+    extent->next = rest;
+    extent->bytes = bytes;
+    return TT_OK;
+}
+
+/* Join `extent` with the next one while both are free. */
+static void extent_merge(tt__extent *extent) {
+    while (!extent->used && extent->next && !extent->next->used) {
+        tt__extent *next = extent->next;
+        extent->bytes += next->bytes;
+        extent->next = next->next;
+        free(next);
+    }
+}
+
+static tt_status fail_full(const tt__heap *heap, size_t bytes) {
+    return tt__fail(
+        TT_ERR_MEMORY,
+        "%zu bytes don't fit the symmetric heap of %zu bytes, of which %zu are taken (TT_SYMMETRIC_HEAP sets it)",
+        bytes, heap->limit, heap->allocated);
+}
+
+tt_status tt__heap_take(tt__heap *heap, size_t bytes, bool limited, tt__extent **out) {
+    if (limited && bytes > heap->limit - heap->allocated)
+        return fail_full(heap, bytes);
+    tt__extent *extent = heap->extents;
+    while (extent && (extent->used || extent->bytes < bytes))
+        extent = extent->next;
+    if (!extent)
+        return fail_full(heap, bytes);
+    TT__TRY(extent_split(extent, bytes));
+    extent->used = true;
+    if (limited)
+        heap->allocated += bytes;
+    *out = extent;
+    return TT_OK;
+}
+
+void tt__heap_give_back(tt__heap *heap, tt__extent *extent, bool limited) {
+    if (!extent)
+        return;
+    shm_release(heap->shm, extent->offset, extent->bytes);
+    if (limited)
+        heap->allocated -= extent->bytes;
+    extent->used = false;
+    for (tt__extent *e = heap->extents; e; e = e->next)
+        extent_merge(e);
+}
+
+void tt__heap_abandon(tt__heap *heap, tt__extent *extent) {
+    shm_release(heap->shm, extent->offset, extent->bytes);
+    heap->allocated -= extent->bytes;
 }

@@ -4,14 +4,14 @@
  * waiting rank follows the chain: the rank it waits for, the rank that one waits for, and so on. An edge of this chain
  * is *firm* if its target has not made the call in question: the target waits itself, so it can't make the call now. If
  * the target has made the call and waits in it for another rank, the edge may hold, but what is waited for may also be
- * on its way. A circle with a firm edge never ends. It must be seen twice, some time apart, since what is read of
- * several processes is not of one moment.
+ * on its way. A circle with a firm edge never ends. It must be seen twice, some time apart, since the states of several
+ * processes are not read at one moment.
  *
- * The target's other threads go on. So an edge is firm only if it is the waiting thread that makes the calls on that
- * group: the one that made the last. Each process publishes that for its groups. A group that was never used may be any
- * thread's, where there are others than the one that waits; and a thread that waits for a work of a group that another
- * uses leaves that one free. */
-#include "comm/watch/deadlock.h"
+ * The target's other threads go on. So an edge is firm only if the waiting thread is the one that makes the calls on
+ * that group: the one that made the last. Each process publishes this thread for its groups. For a group that was never
+ * used it may be any thread, if there are others than the one that waits. If a thread waits for a work of a group that
+ * another thread uses, the group counts as free for calls. */
+#include "comm/watch/verdicts.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"
@@ -143,7 +143,7 @@ static uint64_t hash_of(const chain *c) {
 
 /* ---- text */
 
-/* *number: that of the call, where its record is there. */
+/* *number: the call's, if its record still exists. */
 static void edge_call_text(tt__world *world, const edge *e, uint32_t *number, char *text, size_t size) {
     const tt__control *control = world->peers[e->from].control;
     tt__call_record record;
@@ -165,7 +165,7 @@ static size_t name_edge(tt__world *world, const edge *e, char *text, size_t size
         tt__group_list(mine, ranks, sizeof ranks);
     else
         snprintf(ranks, sizeof ranks, "%s", control ? tt__recorder_group_ranks(&control->recorder, e->group) : "?");
-    edge_call_text(world, e, &number, call, sizeof call); /* gives the lock back: `mine` may go */
+    edge_call_text(world, e, &number, call, sizeof call); /* releases the lock: `mine` may be freed */
     int n = snprintf(text, size, "rank %d waits for rank %d in call %u of group %s, %s", e->from, e->to, number, ranks,
                      call);
     return (size_t)n < size ? (size_t)n : size;

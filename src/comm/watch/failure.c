@@ -3,7 +3,7 @@
  * A rank that leaves or fails publishes it in its area, and to other hosts by a message. When one dies, the kernel
  * closes its sockets, of which a forked child has no copy (base/process/fork.h); its pidfd shows the end as well. A
  * stopped one is seen in /proc. Ranks on other hosts are judged by their links (message.h). */
-#include "comm/watch/failure.h"
+#include "comm/watch/verdicts.h"
 
 #include "base/error.h"
 #include "base/machine/clock.h"
@@ -103,14 +103,14 @@ static tt_status check_peer(const tt_work *work, int r, bool *left) {
     *left = state == TT__LEFT || (id != group->id && id != TT__FORMING);
     if (!*left)
         return TT_OK;
-    if (id != group->id) /* so long ago that the place has been taken */
+    if (id != group->id) /* it ended so long ago that another group has its place */
         return tt__fail(TT_ERR_PEER, "rank %d left the group%s", group->ranks[r],
                         failure_meanwhile(work, text, sizeof text));
     return fail_left_after(work, r, area->calls_made, area->failure_text, failure_meanwhile(work, text, sizeof text));
 }
 
-/* Check the link to a rank. If the rank is gone, only its launcher knows how it ended; also if it is silent, as a
- * process that was made without fork() may still hold its connections. */
+/* Check the link to a rank. If the rank is gone, its launcher knows how it ended. So also if it is silent: a process
+ * made without fork() may still hold its connections. */
 static tt_status check_link(tt__world *world, int r) {
     char end[80];
     tt_status status = world->messages ? tt__link_check(world->messages, r) : TT_OK;
@@ -141,7 +141,7 @@ static tt_status check_process(const tt_work *work, int r, int64_t now) {
     return tt__check_stopped(world, r, now);
 }
 
-/* Does the work still wait for the rank? What a rank did before it ended may be seen late. */
+/* Return the ranks that the work waits for now: what a rank did before it ended may be seen late. */
 static tt__rankset still_waits_for(const tt_work *work) {
     tt__rankset set = {0};
     if (work->group->native->world->messages)
@@ -222,7 +222,7 @@ static bool does_without(const tt_work *work, int r) {
     return false;
 }
 
-/* Does any rank say that the group has failed? */
+/* Has any rank published that the group failed? */
 static tt_status check_said(const tt_group *group) {
     for (int r = 0; r < group->size; r++)
         if (r != group->rank)
@@ -240,7 +240,7 @@ static tt_status check_joining(const tt_work *work, int64_t now) {
         if (!status || has_left(top, r))
             continue;
         tt__rankset set = still_waits_for(work);
-        tt_status said = check_said(top); /* why that one has gone, unless it was the first */
+        tt_status said = check_said(top); /* the reason why that rank has gone, unless it failed first */
         if (tt__rankset_count(&set))
             return said ? said : status;
     }
@@ -257,7 +257,7 @@ tt_status tt__check_peers(tt_work *work, bool processes) {
         if (r == work->group->rank)
             continue;
         tt_status status = processes && waited_for ? check_process(work, work->group->ranks[r], now) : TT_OK;
-        tt_status said = check_peer(work, r, &left); /* knows more than the process's end */
+        tt_status said = check_peer(work, r, &left); /* tells more than the process's end */
         if (waited_for ? (status || said) && still_waits_for_rank(work, r) && !does_without(work, r) : said && !left)
             return said ? said : why_gone(work->group, r, status);
     }

@@ -1,19 +1,41 @@
-#include "comm/watch/look.h"
-
+/* The one place that looks for what may be wrong with a work that takes long. */
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/setting.h"
 #include "comm/record/call_record.h"
+#include "comm/record/recorder.h"
 #include "comm/shared/arrival.h"
 #include "comm/shared/process.h"
-#include "comm/watch/deadlock.h"
-#include "comm/watch/failure.h"
-#include "comm/watch/mismatch.h"
+#include "comm/watch/verdicts.h"
 
 #include <stdio.h>
 
+/* Log, at info, which rank the process waits for, if it has waited longer than TT_WAIT_NOTICE (seconds, default 5; 0:
+ * never): once for each wait. */
+static void log_wait(const tt__recorder *recorder) {
+    static _Atomic uint64_t logged; /* when the latest of the waits that were logged had begun */
+    tt__waiting waiting;
+    tt__call_record record;
+    char call[256] = "a call", whom[32] = "any rank";
+    if (!tt__wait_notice_ns() || !tt__log_wanted(TT_LOG_INFO) || !tt__recorder_waiting(recorder, &waiting) ||
+        atomic_load_explicit(&logged, memory_order_relaxed) >= waiting.since)
+        return;
+    tt__moment now = tt__moment_now();
+    tt__ticks_line line = tt__ticks_line_through(&recorder->begin, &now);
+    int64_t ns = now.monotonic_ns - tt__ticks_ns(&line, waiting.since);
+    if (ns < tt__wait_notice_ns())
+        return;
+    atomic_store_explicit(&logged, waiting.since, memory_order_relaxed);
+    if (waiting.whom >= 0)
+        snprintf(whom, sizeof whom, "rank %d", (int)waiting.whom);
+    if (tt__record_read(recorder, waiting.record, &record))
+        tt__record_text(recorder, &record, call, sizeof call);
+    tt__log(TT_LOG_INFO, "waiting for %s: %.3g s in %s", whom, (double)ns / 1e9, call);
+}
+
 enum { GRACE_MS = 500 /* of a work whose peers have all done their part */ };
 
-/* Return what holds the work up: itself, one before it in the queue, or a call on an inner group. */
+/* Return the work that must go on first: itself, one before it in the queue, or a call on an inner group. */
 static tt_work *blocking_work(tt_work *work) {
     if (work->phase == TT__QUEUED && work->group->queue)
         work = work->group->queue;
@@ -58,7 +80,7 @@ static void note_waiting(const tt_work *work, const tt__rankset *missing) {
         top = top->parent;
     tt__note_users(world);
     if (world->elsewhere && world->hosts > 1)
-        whom = TT_ANY_SOURCE; /* all that other hosts learn */
+        whom = TT_ANY_SOURCE; /* other hosts learn no more than this */
     tt__recorder_wait(recorder, &(tt__waiting){.group = top->group->id,
                                                .seq = top->seq,
                                                .whom = whom,
@@ -66,7 +88,7 @@ static void note_waiting(const tt_work *work, const tt__rankset *missing) {
                                                .record = top->record_number,
                                                .word = top->word,
                                                .thread = world->elsewhere ? 0 : tt__thread_mark(tt__this_thread())});
-    tt__recorder_log_wait(recorder);
+    log_wait(recorder);
     if (world->threaded)
         tt__announce_waiting(world->messages);
 }
@@ -100,7 +122,7 @@ static tt__look_result has_failed(const tt_group *group) {
     return TT__LOOK_FAILED;
 }
 
-/* Look for errors, then at readiness again: a rank that did its part and then left is no error. */
+/* Look for errors, then check again whether the work can go on: a rank that did its part and then left is no error. */
 static tt__look_result look_for_errors(tt_work *waiter, tt_group **culprit) {
     tt_group *group = waiter->group;
     if (group->failed)
@@ -132,7 +154,7 @@ tt__look_result tt__look_closely(tt_work *waiter, tt_group **culprit) {
     tt__saved_error before;
     tt__error_save(&before);
     tt__look_result verdict = look_for_errors(waiter, culprit);
-    if (verdict == TT__LOOK_FINE) /* the way there may have recorded that a rank has left, which it may */
+    if (verdict == TT__LOOK_FINE) /* a check may have recorded that a rank left, which is no error */
         tt__error_restore(&before);
     return verdict;
 }

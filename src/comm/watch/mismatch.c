@@ -1,11 +1,15 @@
-#include "comm/watch/mismatch.h"
-
+/* Ranks that called different things, and messages that failed. The lock is held, and released while other hosts are
+ * asked.
+ *
+ * On shared memory all ranks' words are compared before any peer's memory is touched. On messages the words travel in
+ * the keys; each rank also remembers those of its last calls, so a message that nobody receives shows a difference,
+ * too. */
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
 #include "comm/record/call_record.h"
 #include "comm/shared/arrival.h"
-#include "comm/watch/failure.h"
+#include "comm/watch/verdicts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +64,7 @@ static void name_calls(const tt_group *group, const called *all, char *text, siz
     }
 }
 
-/* Find the text of what rank r called, which stands where its word stands first. */
+/* Return the text of rank r's call; it is kept at the first rank with the same word. */
 static const char *text_called(const called *all, int r) {
     int i = 0;
     while (!all[i].known || all[i].word != all[r].word)
@@ -203,8 +207,7 @@ static tt_status named_by_another(const tt_group *group, const called *all) {
     return TT_OK;
 }
 
-/* Find the first call in which ranks differ. In calls in which ranks need not meet, they may differ a while before it
- * is seen. */
+/* Find the first call in which ranks differ. If ranks need not wait for each other, it may lie some calls back. */
 tt_status tt__fail_differing(tt_group *group, uint32_t seq) {
     tt__world *world = group->native->world;
     uint32_t at = seq;
@@ -257,7 +260,7 @@ void tt__compare_calls(const tt_work *work) {
 
 /* ---- messages that failed */
 
-/* "f32 x 4"; what no element type explains in bytes. */
+/* "f32 x 4"; in bytes if no element type fits. */
 static const char *data_text(uint32_t word, size_t bytes, char *text, size_t size) {
     size_t element = tt_dtype_size((tt_dtype)(word - 1));
     if (element && bytes % element == 0)

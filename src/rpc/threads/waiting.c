@@ -4,7 +4,7 @@
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
 #include "comm/group.h"
-#include "comm/shared/pause.h"
+#include "comm/shared/doorbell.h"
 #include "rpc/calls/sending.h"
 
 #include <sched.h>

@@ -6,7 +6,7 @@
 #include "comm/native/native.h"
 #include "comm/shared/doorbell.h"
 #include "comm/shared/placement.h"
-#include "comm/watch/failure.h"
+#include "comm/watch/verdicts.h"
 #include "rpc/workers/network.h"
 
 #include <inttypes.h>

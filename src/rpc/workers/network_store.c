@@ -1,5 +1,5 @@
 /* The network of workers that come and go. They find each other through a store (store_cards.h), and two of them
- * connect when one first needs the other (comm/message/joining/dialling.h).
+ * connect when one first needs the other (comm/message/joining/dialling.c).
  *
  *   reach():  WORKER_KNOWN -> read its card: WORKER_ASKED -> WORKER_KNOWN -> connect: WORKER_DIALLED -> WORKER_LINKED
  *   from any state, when it is found dead, frozen or gone: WORKER_LOST. No other worker gets its id, so it stays lost.
@@ -11,8 +11,8 @@
 #include "base/machine/clock.h"
 #include "base/process/limits.h"
 #include "base/process/threads.h"
-#include "comm/message/joining/dialling.h"
-#include "comm/message/link.h"
+#include "comm/message/joining/joining.h"
+#include "comm/message/message_parts.h"
 #include "rpc/workers/store_cards.h"
 
 #include <stdio.h>
@@ -259,7 +259,7 @@ static int64_t take_census(store_network *s, int64_t now) {
 
 static int64_t advance_store(void *world) { return take_census(world, tt__now_ms()); }
 
-/* ---- what dialling.h calls */
+/* ---- what dialling.c calls */
 
 static bool may_link(void *user, int peer, const tt__intro *intro) {
     store_network *s = user;

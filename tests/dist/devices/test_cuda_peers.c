@@ -5,7 +5,7 @@
 
 #include "support/cuda_ranks.h"
 
-#include "comm/native/descriptors.h"
+#include "comm/native/peer_memory.h"
 #include "net/local_socket.h"
 #include "parallel/device_peers.h"
 #include "tensor/core/tensor.h"

@@ -6,7 +6,7 @@
 #include "comm/collective/algorithms.h"
 #include "comm/collective/choose.h"
 #include "comm/collective/hierarchical/hierarchical.h"
-#include "comm/collective/message/message_algorithms.h"
+#include "comm/collective/message/rounds.h"
 #include "comm/native_group.h"
 #include "comm/reduce/reduce_tree.h"
 

@@ -6,7 +6,7 @@
 #include "support/patience.h"
 
 #include "base/machine/clock.h"
-#include "comm/message/links.h"
+#include "comm/message/message_parts.h"
 #include "net/secure/seal.h"
 
 #include <errno.h>

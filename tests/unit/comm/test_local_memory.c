@@ -2,7 +2,7 @@
  * used again, outlives its group, and is left alone where a peer may still write to it. */
 #include "support/ranks.h"
 
-#include "comm/native/local_memory.h"
+#include "comm/native/peer_memory.h"
 #include "comm/native_group.h"
 
 enum { FLOATS = 300000 };

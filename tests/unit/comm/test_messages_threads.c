@@ -1,7 +1,7 @@
 /* The message engine with its own threads: who serves the links, and what ranks tell each other beside data. */
 #include "messages_lab.h"
 
-#include "comm/message/thread.h"
+#include "comm/message/message_parts.h"
 
 enum { LARGEST = (2 << 20) + 3 };
 static unsigned char source[LARGEST], target[LARGEST];

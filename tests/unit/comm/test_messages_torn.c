@@ -1,7 +1,7 @@
 /* A connection that ends after any number of bytes, between frames and inside them, and a peer that stops reading. */
 #include "messages_lab.h"
 
-#include "comm/message/heartbeat.h"
+#include "comm/message/message_parts.h"
 
 #include <netinet/in.h>
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "comm/shared/placement.h"
-#include "comm/shared/topology.h"
 
 static void synthetic(tt__topology *topology, const char *machine) {
     assert_int_equal(setenv("HWLOC_SYNTHETIC", machine, 1), 0);

@@ -1,7 +1,6 @@
 /* The table of algorithms: what its lines mean, what is wrong with others, and where it comes from. */
 #include "comm/collective/algorithms.h"
 #include "comm/collective/choose.h"
-#include "comm/collective/message/message_algorithms.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

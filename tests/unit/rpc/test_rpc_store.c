@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "comm/message/link.h"
 #include "rpc/workers/store_cards.h"
 
 #include <arpa/inet.h>

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "comm/message/link.h"
+#include "comm/message/message_parts.h"
 #include "rpc/workers/network.h"
 
 #include <arpa/inet.h>

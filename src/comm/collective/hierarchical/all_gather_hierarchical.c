@@ -7,8 +7,6 @@
  *   calls inside          H; 1 up to TT__PACK_MAX bytes in all, which are packed and copied to where they belong at the
  *                         end */
 #include "comm/collective/hierarchical/hierarchical.h"
-#include "comm/collective/message/blocks.h"
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

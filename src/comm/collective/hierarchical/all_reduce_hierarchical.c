@@ -9,8 +9,7 @@
  * Only where the one summation order joins the ranks of a host first (group->native->subtrees). Averages scale the
  * leaves before anything is joined. f16 and bf16 are all_reduce_hierarchical_fp16.c's. */
 #include "comm/collective/hierarchical/hierarchical.h"
-#include "comm/collective/message/message_algorithms.h"
-#include "comm/collective/message/partial.h"
+#include "comm/collective/message/rounds.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -11,8 +11,7 @@
  *   bytes between hosts   (H-1)/H (2 n + n) sent a host; flat algorithms that bring 16-bit leaves together send (H-1)/H
  *                         2 L n */
 #include "comm/collective/hierarchical/hierarchical.h"
-#include "comm/collective/message/message_algorithms.h"
-#include "comm/collective/message/partial.h"
+#include "comm/collective/message/rounds.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -12,8 +12,6 @@
  * For small blocks. Traeff and Rougier: MPI collectives and datatypes for hierarchical all-to-all communication,
  * EuroMPI 2014. */
 #include "comm/collective/hierarchical/hierarchical.h"
-#include "comm/collective/message/blocks.h"
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -9,8 +9,6 @@
  *   bytes between hosts   the same as of any other algorithm
  *   copied                N m by the root */
 #include "comm/collective/hierarchical/hierarchical.h"
-#include "comm/collective/message/blocks.h"
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

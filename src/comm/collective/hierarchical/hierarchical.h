@@ -4,7 +4,7 @@
 #ifndef TT_COMM_COLLECTIVE_HIERARCHICAL_HIERARCHICAL_H
 #define TT_COMM_COLLECTIVE_HIERARCHICAL_HIERARCHICAL_H
 
-#include "comm/machine.h"
+#include "comm/native_group.h"
 
 /* Up to so many bytes, fewer legs pay for copying, or for sending more. */
 enum { TT__PACK_MAX = 64 << 10 };

@@ -8,8 +8,6 @@
  * whose sum is as long as they are. Nobody's buffer but the root's is written, so the others that act have room of
  * their own. */
 #include "comm/collective/hierarchical/hierarchical.h"
-#include "comm/collective/message/message_algorithms.h"
-#include "comm/collective/message/partial.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -10,8 +10,6 @@
  * Not for 16-bit floats of two ranks a host, whose sum is as long as they are. Up to TT__PACK_MAX bytes, and where
  * leaves have to be scaled or widened, which copies them anyway, a single call inside does for all hosts. */
 #include "comm/collective/hierarchical/hierarchical.h"
-#include "comm/collective/message/message_algorithms.h"
-#include "comm/collective/message/partial.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

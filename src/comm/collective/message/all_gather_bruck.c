@@ -6,8 +6,6 @@
  *   copied             N m, since blocks come in an order that begins with the rank's own
  * Bruck, Ho, Kipnis, Upfal, Weathersby: Efficient algorithms for all-to-all communications in multiport message-passing
  * systems, 1997. */
-#include "comm/collective/message/blocks.h"
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -4,8 +4,6 @@
  *   steps              1
  *   bytes sent a rank  (N-1) m, as with any algorithm
  * For up to 64 ranks. */
-#include "comm/collective/message/blocks.h"
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

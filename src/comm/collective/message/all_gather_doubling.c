@@ -4,8 +4,6 @@
  *   steps              log2 N
  *   bytes sent a rank  (N-1) m
  * As few steps as bruck, without its copy. */
-#include "comm/collective/message/blocks.h"
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -8,8 +8,6 @@
  * Half the steps of ring, to the same neighbours: for long blocks and many ranks.
  * Chen, Zhang, Zhang, Yuan: Performance evaluation of allgather algorithms on terascale Linux cluster with fast
  * Ethernet, 2005. */
-#include "comm/collective/message/blocks.h"
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 static tt_status neighbor_exchange_plan(tt_work *work) {

@@ -1,11 +1,9 @@
-/* ring, for all_gather and all_gather_v: every block travels around.
+/* ring, for all_gather and all_gather_v: every block travels around the ring of ranks.
  *
  * N ranks, blocks of m bytes.
  *   steps              N-1
  *   bytes sent a rank  (N-1) m
  * Each rank talks to its two neighbours alone: for long blocks and many ranks. */
-#include "comm/collective/message/blocks.h"
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* halving_doubling, for all_reduce: reduce_scatter by vector halving with distance doubling (halving.h), then
+/* halving_doubling, for all_reduce: reduce_scatter by vector halving with distance doubling (rounds.h), then
  * all_gather by the same exchanges backwards.
  *
  * N ranks, p the largest power of two not above it, n bytes (w: of the same as partial results; 2 n for f16 and bf16,
@@ -9,9 +9,6 @@
  *   reduced            (p-1)/p w, and w by a pair's even rank
  * Rabenseifner: Optimization of collective reduction operations, 2004, there with distance halving. Distances double
  * here, because the summation order joins adjacent ranks first. */
-#include "comm/collective/message/halving.h"
-#include "comm/collective/message/message_algorithms.h"
-#include "comm/collective/message/partial.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -9,8 +9,6 @@
  * for each: results differ in the last bits from those of all other algorithms (they are the same on all ranks), so it
  * is never chosen unless it is named. Patarasuk, Yuan: Bandwidth optimal all-reduce algorithms for clusters of
  * workstations, 2009. */
-#include "comm/collective/message/message_algorithms.h"
-#include "comm/collective/message/partial.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

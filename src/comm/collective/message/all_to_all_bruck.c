@@ -7,8 +7,6 @@
  *   copied             about log2 N times N m
  * Few messages, each byte on several ways: for small blocks and many ranks. Bruck and others, 1997: see
  * all_gather_bruck.c. */
-#include "comm/collective/message/blocks.h"
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

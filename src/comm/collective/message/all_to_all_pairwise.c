@@ -5,8 +5,6 @@
  *   bytes sent a rank  (N-1) m
  * direct has all messages under way at once and serves up to 64 ranks; pairwise at most two each way, so that nobody is
  * flooded. Sizes of the uneven form are checked by the messages, which are sent even if empty. */
-#include "comm/collective/message/blocks.h"
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -5,7 +5,6 @@
  *   steps              log2 N, rounded up
  *   bytes sent a rank  none but headers
  * Hensgen, Finkel, Manber: Two algorithms for barrier synchronization, 1988. */
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 static tt_status dissemination_plan(tt_work *work) {

@@ -5,7 +5,6 @@
  *   steps              2
  *   bytes sent a rank  root n, others (N-2)/(N-1) n
  * For long buffers and 3 to 64 ranks. Van de Geijn: On global combine operations, 1994; here both parts are direct. */
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -7,7 +7,6 @@
  *   binomial   v without its lowest bit   log2 N + s - 1  root log2 N n, others at most so much
  *   chain      v - 1                      N + s - 2       n
  * direct serves up to 64 ranks. A chain is best for long buffers, where N is small beside s. */
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -4,7 +4,7 @@
  * many from rank + d behind those; block i is that of rank + i (mod N). At the end blocks are put in order. Bytes per
  * rank: (N - 1) * bytes sent and received. J. Bruck et al., Efficient algorithms for all-to-all communications in
  * multiport message-passing systems, 1997. */
-#include "comm/collective/message/message_algorithms.h"
+#include "comm/collective/message/rounds.h"
 
 #include <string.h>
 

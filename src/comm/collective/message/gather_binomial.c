@@ -6,8 +6,6 @@
  *   bytes sent a rank  gather at most N/2 m (the root 0); scatter the root (N-1) m, others less than N/2 m
  *   copied             N m by the root
  * Few messages at the root, at the price of blocks that travel several times: for many ranks and small blocks. */
-#include "comm/collective/message/blocks.h"
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -4,8 +4,6 @@
  *   steps              1
  *   bytes sent a rank  gather m (root: 0); scatter root (N-1) m
  * No byte travels twice. */
-#include "comm/collective/message/blocks.h"
-#include "comm/collective/message/message_algorithms.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -4,7 +4,7 @@
  * the ranks that have not. At its deadline, rank 0 cancels the receives that are still open: those are the missing
  * ranks. It does not count as a call of the group, so the words of earlier calls stay in place for ranks that come
  * late. */
-#include "comm/collective/message/message_algorithms.h"
+#include "comm/collective/message/rounds.h"
 
 #include "base/error.h"
 

@@ -5,11 +5,8 @@
  *   steps              log2 p, and at most 1 more if N is not a power of two
  *   bytes sent a rank  w (root: 0)
  *   reduced            at most log2 p + 1 times w, by the root
- * Units as in halving.h. At level k, of two blocks of 2^k units the one that has the root's (or lies as the root's does
+ * Units as in rounds.h. At level k, of two blocks of 2^k units the one that has the root's (or lies as the root's does
  * among its own kind) receives; so the root is where the last two meet, whichever rank it is. */
-#include "comm/collective/message/halving.h"
-#include "comm/collective/message/message_algorithms.h"
-#include "comm/collective/message/partial.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

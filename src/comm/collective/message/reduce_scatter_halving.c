@@ -1,4 +1,4 @@
-/* halving, for reduce_scatter: vector halving with distance doubling (halving.h) on the parts, brought into the order
+/* halving, for reduce_scatter: vector halving with distance doubling (rounds.h) on the parts, brought into the order
  * in which it ends with them.
  *
  * N ranks, p the largest power of two not above it, parts of m bytes (w: of the same as partial results; 2 m for f16
@@ -9,9 +9,6 @@
  *   reduced            about (p-1)/p N w, and N w by a pair's even rank
  *   copied             N w, into the order of positions
  * Fewer messages than direct, for many ranks or small parts. */
-#include "comm/collective/message/halving.h"
-#include "comm/collective/message/message_algorithms.h"
-#include "comm/collective/message/partial.h"
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

@@ -10,8 +10,6 @@
  * that holds for any number of ranks. Leaves arrive unrounded and unscaled, so the order and rounding of reduce_tree.c
  * need nothing special; only a premultiplied sum's factor is known to its rank alone, which scales and widens before it
  * sends. */
-#include "comm/collective/message/message_algorithms.h"
-#include "comm/collective/message/partial.h"
 #include "comm/collective/message/rounds.h"
 #include "comm/reduce/reduce_tree.h"
 

@@ -9,8 +9,6 @@
  * The fewest bytes that an all_reduce can send, in two steps, but N-1 messages in each: for up to 64 ranks. It is a
  * reduce_scatter followed by an all_gather (Thakur, Rabenseifner, Gropp: Optimization of collective communication
  * operations in MPICH, 2005), both directly. */
-#include "comm/collective/message/message_algorithms.h"
-#include "comm/collective/message/partial.h"
 #include "comm/collective/message/rounds.h"
 #include "comm/reduce/reduce_tree.h"
 

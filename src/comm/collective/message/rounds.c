@@ -1,5 +1,9 @@
-/* The machine that runs algorithms in rounds, and how they cut buffers. */
 #include "comm/collective/message/rounds.h"
+
+#include "base/error.h"
+#include "comm/reduce/reduce_tree.h"
+
+#include <string.h>
 
 enum { SEGMENT_BYTES = 256 << 10, SEGMENT_LEAST = 32 << 10, SEGMENTS_IN_MEMORY = 4 << 20 };
 
@@ -91,3 +95,118 @@ size_t tt__segment(size_t count, size_t size, int streams) {
     size_t segment = bytes / size;
     return count < segment ? (count ? count : 1) : segment;
 }
+
+/* ---- memory */
+
+static size_t packed_count(const tt_call *call) {
+    size_t count = 0;
+    for (int64_t i = 0; i < call->buffers; i++)
+        count += call->recv_counts[i];
+    return count;
+}
+
+static bool is_packed(const tt_work *work) { return work->call.op == TT_OP_ALL_REDUCE_COALESCED; }
+
+static size_t packed_bytes(const tt_work *work) {
+    return is_packed(work) ? TT__ALIGN_UP(packed_count(&work->call) * tt_dtype_size(work->call.dtype), 64) : 0;
+}
+
+/* Copy between the call's buffers and where they are packed. */
+static void copy_packed(const tt_work *work, bool pack) {
+    unsigned char *packed = work->scratch;
+    for (int64_t i = 0; i < work->call.buffers; i++) {
+        size_t bytes = work->call.recv_counts[i] * tt_dtype_size(work->call.dtype);
+        if (bytes)
+            memcpy(pack ? packed : work->call.bufs[i], pack ? work->call.bufs[i] : packed, bytes);
+        packed += bytes;
+    }
+}
+
+tt_status tt__machine_scratch(tt_work *work, size_t bytes) {
+    TT__TRY(tt__work_scratch(work, packed_bytes(work) + bytes));
+    if (is_packed(work))
+        copy_packed(work, true);
+    return TT_OK;
+}
+
+/* Copy packed buffers back to where they came from. */
+static void unpack(const tt_work *work) {
+    if (is_packed(work))
+        copy_packed(work, false);
+}
+
+unsigned char *tt__machine_memory(const tt_work *work) { return (unsigned char *)work->scratch + packed_bytes(work); }
+
+tt__operand tt__operand_of(const tt_work *work) {
+    if (!is_packed(work))
+        return (tt__operand){work->call.recv, work->call.count};
+    return (tt__operand){work->scratch, packed_count(&work->call)};
+}
+
+/* ---- partial results */
+
+tt__partial tt__partial_of(const tt_call *call, int ranks) {
+    tt__partial partial = {.from = call->dtype, .dtype = tt__partial_dtype(call->dtype), .op = call->reduce_op};
+    partial.size = tt_dtype_size(partial.dtype);
+    partial.scale = tt__leaf_scale(call->dtype, call->reduce_op, ranks, call->factor);
+    partial.divisor = tt__root_divisor(call->dtype, call->reduce_op, ranks);
+    if (call->reduce_op == TT_AVG || call->reduce_op == TT_PREMUL_SUM)
+        partial.op = TT_SUM;
+    partial.as_is = partial.dtype == partial.from && (partial.op == call->reduce_op || partial.divisor != 1) &&
+                    partial.from != TT_BOOL;
+    return partial;
+}
+
+tt__partial tt__wire_of(const tt_call *call, int ranks) {
+    if (call->reduce_op == TT_PREMUL_SUM)
+        return tt__partial_of(call, ranks);
+    return (tt__partial){call->dtype, call->dtype, tt_dtype_size(call->dtype), call->reduce_op, 1, 1, true};
+}
+
+void tt__partial_leaf(const tt__partial *partial, void *dst, const void *leaf, size_t count) {
+    tt__reduce_leaf(dst, leaf, count, partial->from, partial->scale);
+}
+
+void tt__partial_join(const tt__partial *partial, void *dst, const void *left, const void *right, size_t count) {
+    tt__reduce_join(dst, left, right, count, partial->from, partial->op);
+}
+
+void tt__partial_finish(const tt__partial *partial, void *dst, const void *src, size_t count) {
+    tt__reduce_round(dst, src, count, partial->from, partial->divisor);
+}
+
+/* ---- halving */
+
+tt__halving tt__halving_of(int rank, int ranks) {
+    tt__halving h = {.units = 1};
+    for (; 2 * h.units <= ranks; h.levels++)
+        h.units *= 2;
+    h.folded = ranks - h.units;
+    h.gives = rank < 2 * h.folded && rank % 2;
+    h.unit = rank < 2 * h.folded ? rank / 2 : rank - h.folded;
+    return h;
+}
+
+int tt__halving_first(const tt__halving *h, int unit, int k) {
+    int first = 0;
+    for (int level = 0; level < k; level++)
+        if (unit >> level & 1)
+            first += h->units >> (level + 1);
+    return first;
+}
+
+int tt__halving_unit_of(const tt__halving *h, int position) {
+    int unit = 0;
+    for (int level = 0; level < h->levels; level++)
+        unit |= (position >> (h->levels - 1 - level) & 1) << level;
+    return unit;
+}
+
+static tt__next packed_next(tt_work *work) {
+    tt__next step = work->packed_as->next(work);
+    if (step == TT__NEXT_DONE)
+        unpack(work);
+    return step;
+}
+
+const tt__algorithm tt__all_reduce_coalesced_packed = {"packed", TT_OP_ALL_REDUCE_COALESCED, .next = packed_next};

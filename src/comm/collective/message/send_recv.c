@@ -2,7 +2,7 @@
  *
  * They go by messages also where the group shares memory, and never wait behind collectives. A message's word is its
  * element type: a receive of another type or size is a mismatch that both sides can name. */
-#include "comm/collective/message/message_algorithms.h"
+#include "comm/collective/message/rounds.h"
 
 static void p2p_post(tt_work *work, size_t i) {
     const tt_group *group = work->group;

@@ -4,8 +4,58 @@
  *   all symmetric on all ranks          where each buffer lies travels with the arrival word; each rank reduces its
  *                                       slice in place
  *   else                                reduce_staged.c */
-#include "comm/collective/shared/elements.h"
 #include "comm/collective/shared/shared_algorithms.h"
+
+#include <string.h>
+
+/* A stretch of elements in one buffer. */
+typedef struct tt__stretch {
+    unsigned char *at;
+    size_t n;      /* elements; 0: none are left */
+    size_t buffer; /* its number */
+    size_t within; /* index in that buffer of the first */
+} tt__stretch;
+
+/* Return elements from..end-1, or as many of them as lie in one buffer with the first. */
+static tt__stretch elements_from(const tt_call *call, size_t from, size_t end) {
+    size_t size = tt_dtype_size(call->dtype), begin = 0;
+    if (call->op != TT_OP_ALL_REDUCE_COALESCED)
+        return (tt__stretch){(unsigned char *)call->recv + from * size, end - from, 0, from};
+    for (int64_t b = 0; b < call->buffers; begin += call->recv_counts[b++]) {
+        size_t within = from - begin, n = (size_t)call->recv_counts[b], left = n - within;
+        if (within < n)
+            return (tt__stretch){(unsigned char *)call->bufs[b] + within * size, left < end - from ? left : end - from,
+                                 b, within};
+    }
+    return (tt__stretch){0};
+}
+
+void *tt__elements_at(const tt_call *call, size_t from, size_t n) {
+    tt__stretch stretch = elements_from(call, from, from + n);
+    return stretch.n == n ? stretch.at : NULL;
+}
+
+void tt__elements_gather(const tt_call *call, size_t from, size_t n, void *dst) {
+    size_t size = tt_dtype_size(call->dtype), end = from + n;
+    unsigned char *to = dst;
+    while (from < end) {
+        tt__stretch stretch = elements_from(call, from, end);
+        memcpy(to, stretch.at, stretch.n * size);
+        to += stretch.n * size;
+        from += stretch.n;
+    }
+}
+
+void tt__elements_scatter(const tt_call *call, size_t from, size_t n, const void *src) {
+    size_t size = tt_dtype_size(call->dtype), end = from + n;
+    const unsigned char *data = src;
+    while (from < end) {
+        tt__stretch stretch = elements_from(call, from, end);
+        memcpy(stretch.at, data, stretch.n * size);
+        data += stretch.n * size;
+        from += stretch.n;
+    }
+}
 
 enum { MOST_PLACES = TT__INLINE_MAX / sizeof(uint64_t) };
 
@@ -29,7 +79,7 @@ static bool list_places(const tt_work *work, uint64_t *places) {
 /* Offer the first buffer that has elements, to mark the call as symmetric. */
 static void offer_places(const tt_work *work, tt__offer *offer, const void *places) {
     const tt_call *call = &work->call;
-    tt__stretch first = tt__elements_from(call, 0, call->count);
+    tt__stretch first = elements_from(call, 0, call->count);
     *offer = (tt__offer){.payload = places,
                          .bytes = call->buffers * sizeof(uint64_t),
                          .symmetric = first.at,
@@ -67,7 +117,7 @@ static void reduce_stretches(const tt_work *work, size_t from, size_t end, bool 
     for (int r = 0; r < group->size; r++)
         factors[r] = tt__factor(group, r, work->seq);
     while (from < end) {
-        tt__stretch stretch = tt__elements_from(call, from, end);
+        tt__stretch stretch = elements_from(call, from, end);
         for (int r = 0; r < group->size; r++)
             at[r] = stretch_of(work, r, &stretch, from, in_place);
         tt__reduce_tree_scaled(in_place ? at : &(void *){stretch.at}, in_place ? group->size : 1,

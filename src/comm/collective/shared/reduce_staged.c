@@ -14,7 +14,6 @@
  *
  * Reading peers' memory by process_vm_readv() instead is slower: it moves 4 to 14 GB/s where these copies, in and out
  * together, move 20 to 40. */
-#include "comm/collective/shared/elements.h"
 #include "comm/collective/shared/shared_algorithms.h"
 
 typedef struct staged {

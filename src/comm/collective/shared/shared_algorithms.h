@@ -2,9 +2,8 @@
 #ifndef TT_COMM_COLLECTIVE_SHARED_SHARED_ALGORITHMS_H
 #define TT_COMM_COLLECTIVE_SHARED_SHARED_ALGORITHMS_H
 
-#include "comm/machine.h"
+#include "comm/native_group.h"
 #include "comm/reduce/reduce_tree.h"
-#include "comm/reduce/slice.h"
 #include "comm/shared/arrival.h"
 
 /* Do the elements of a reduction travel with the arrival word even where they lie in symmetric memory? */
@@ -37,5 +36,15 @@ extern const tt__algorithm tt__coalesced_inline, tt__coalesced_symmetric, tt__co
 extern const tt__algorithm tt__reduce_scatter_blocks, tt__broadcast_blocks, tt__gather_blocks, tt__scatter_blocks,
     tt__all_gather_blocks, tt__all_gather_v_blocks, tt__all_to_all_blocks, tt__all_to_all_v_blocks;
 extern const tt__algorithm tt__barrier_words, tt__exchange_words;
+
+/* ---- the elements of a reduction: of one buffer, or, of a coalesced call, of several as if they lay one after the
+ * other (coalesced_shared.c) */
+
+/* Return where elements from..from+n-1 lie in one piece; NULL if they don't. */
+void *tt__elements_at(const tt_call *call, size_t from, size_t n);
+
+/* Copy elements from..from+n-1 to `dst`, or from `src`. */
+void tt__elements_gather(const tt_call *call, size_t from, size_t n, void *dst);
+void tt__elements_scatter(const tt_call *call, size_t from, size_t n, const void *src);
 
 #endif

@@ -1,15 +1,18 @@
-/* The text that describes by which addresses a process is reached, and the order in which a peer tries them.
+/* The token that lists a process's addresses, the order in which a peer tries them, and the listening socket.
  *
  * "4711/<32 hex digits>/10.0.0.2,fd00::2": port, a nonce that only readers of the store know, addresses. */
 #include "base/error.h"
+#include "base/files/fd.h"
 #include "comm/message/joining/joining.h"
 #include "net/net.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool is_chosen(const tt__interface *interface, bool only_local, const char *filter) {
     if (only_local)
@@ -38,7 +41,8 @@ static tt_status fail_no_address(const char *filter, int errnum) {
     return tt__fail(TT_ERR_NET, "this host has no address by which others could reach it (ip address shows them)");
 }
 
-tt_status tt__addresses_describe(int port, const uint8_t *nonce, int family, bool only_local, char *text) {
+/* Describe by which addresses this process is reached, as tt__messages_listen() does. */
+static tt_status describe_addresses(int port, const uint8_t *nonce, int family, bool only_local, char *text) {
     tt__interface list[TT__INTERFACES_MAX];
     const char *filter = getenv("TT_SOCKET_IFNAME");
     size_t count = tt__interfaces(list, TT__INTERFACES_MAX), taken = 0;
@@ -84,7 +88,7 @@ static bool parse_candidate(const char *text, size_t length, int port, tt__candi
     return candidate->size;
 }
 
-/* 0: in a subnet of this host's, 1: elsewhere, 2: an address of this host, so hardly one of another. */
+/* Rank a peer's address: 0 in a subnet of this host, 1 elsewhere, 2 an address of this host, hardly another host's. */
 static int preference_of(const tt__candidate *candidate, const tt__interface *list, size_t count) {
     const struct sockaddr *address = (const struct sockaddr *)&candidate->address;
     int preference = 1;
@@ -147,4 +151,45 @@ const char *tt__interface_of(int fd, char *name, size_t size) {
             return name;
         }
     return name;
+}
+
+static int listen_at(int family, bool only_local, int *port) {
+    struct sockaddr_storage address = {.ss_family = (sa_family_t)family};
+    struct sockaddr_in *in4 = (struct sockaddr_in *)(void *)&address;
+    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)(void *)&address;
+    socklen_t size = family == AF_INET ? sizeof *in4 : sizeof *in6;
+    if (family == AF_INET)
+        in4->sin_addr.s_addr = htonl(only_local ? INADDR_LOOPBACK : INADDR_ANY);
+    else
+        in6->sin6_addr = only_local ? in6addr_loopback : in6addr_any;
+    int fd = tt__fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (fd < 0)
+        return -1;
+    if (family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){only_local}, sizeof(int));
+    if (bind(fd, (struct sockaddr *)&address, size) || listen(fd, SOMAXCONN) ||
+        getsockname(fd, (struct sockaddr *)&address, &size)) {
+        int errnum = errno;
+        close(fd);
+        errno = errnum;
+        return -1;
+    }
+    *port = ntohs(family == AF_INET ? in4->sin_port : in6->sin6_port);
+    return fd;
+}
+
+tt_status tt__messages_listen(tt__messages *messages, bool only_local, char addresses[TT__ADDRESSES_SIZE]) {
+    /* Use one socket for both families where the system has IPv6; for loopback prefer IPv4. */
+    int families[2] = {only_local ? AF_INET : AF_INET6, only_local ? AF_INET6 : AF_INET}, port = 0, family = 0;
+    messages->one_host = only_local;
+    TT__TRY(tt__random_bytes(messages->nonce, sizeof messages->nonce));
+    for (int i = 0; i < 2 && messages->listener < 0; i++) {
+        family = families[i];
+        messages->listener = listen_at(family, only_local, &port);
+    }
+    if (messages->listener < 0)
+        return tt__fail_errno(TT_ERR_NET, errno, "can't listen for the other ranks");
+    TT__TRY(describe_addresses(port, messages->nonce, family, only_local, messages->addresses));
+    memcpy(addresses, messages->addresses, TT__ADDRESSES_SIZE);
+    return TT_OK;
 }

@@ -1,5 +1,5 @@
-/* One connection on its way to a link: TCP, TLS where it is asked for, the handshake; then the connecting side says
- * whether it takes this one of the connections that it may have opened to the same rank. */
+/* A connection that becomes a link: TCP, TLS if it is used, the handshake. Then the connecting side, which may have
+ * opened several connections to one rank, says whether it takes this one. */
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
@@ -303,7 +303,7 @@ bool tt__attempt_watch(tt__attempt *attempt) {
     return true;
 }
 
-/* It must be said: a forked child may keep the socket open, and then epoll keeps it, too. */
+/* Closing the socket is not enough: if a forked child has it open, epoll keeps watching it. */
 void tt__attempt_unwatch(tt__attempt *attempt) {
     if (attempt->watched)
         epoll_ctl(attempt->epoll, EPOLL_CTL_DEL, attempt->stream.fd, NULL);

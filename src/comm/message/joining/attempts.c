@@ -1,12 +1,12 @@
 /* The attempts of an engine. The candidates of a target are tried one after the other, the next a quarter of a second
- * after the last or as soon as that has failed. Strangers who call are served as long as they are few, or else those
- * that came last. */
+ * after the last or as soon as that has failed. Connections of strangers are served while they are few; beyond that the
+ * newest ones are. */
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "comm/message/joining/joining.h"
-#include "comm/message/link.h"
 #include "net/secure/secret.h"
+#include "comm/message/message_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -81,7 +81,7 @@ static bool has_tried_enough(const tt__attempts *attempts, tt__target *target, i
     return ++target->round == ROUNDS || !target->count || target->worst == TT_ERR_AUTH || now - start_ms >= try_ms;
 }
 
-/* Put a new attempt into the list; of workers, with what it has to know. */
+/* Put a new attempt into the list; for workers, fill in what only they use. */
 static void add_attempt(tt__attempts *attempts, tt__attempt *attempt) {
     attempt->next = attempts->first;
     attempts->first = attempt;
@@ -135,7 +135,8 @@ void tt__attempts_drop(tt__attempts *attempts, tt__attempt **at) {
     tt__attempt_free(attempt);
 }
 
-/* What tells the strangers of one network from those of another: an address, or the half of it that IPv6 routes. */
+/* Return a number for the network that a stranger calls from: of its IPv4 address, or of the upper half of its IPv6
+ * address. */
 static uint32_t source_of(const struct sockaddr_storage *from) {
     const struct sockaddr_in *in4 = (const struct sockaddr_in *)(const void *)from;
     const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)from;
@@ -155,9 +156,9 @@ static bool is_of_crowd(const tt__attempts *attempts, const tt__attempt *strange
     return count > attempts->strangers / 4;
 }
 
-/* Return the peer that has been unproved longest, the last such in the list; NULL: there is none, or, of workers, of
- * whom many may call at once, none that had the time which an honest one may need. Where a quarter of all come from one
- * place they have less time, so that others have their turn. */
+/* Find the peer that has been unproved longest, the last such in the list; NULL: none. Many workers may call at once,
+ * so a worker is not found before it had the time that an honest one may need; less time if a quarter of all peers come
+ * from one place, so that others get a turn. */
 static tt__attempt **oldest_stranger(tt__attempts *attempts) {
     enum { HONEST_MS = 1000, CROWD_MS = 100 };
     tt__attempt **oldest = NULL, **of_crowd = NULL;
@@ -194,8 +195,8 @@ static tt_status fail_accept(const tt__attempts *attempts, int errnum) {
                           messages->config.peer_name ? "workers" : "ranks");
 }
 
-/* Tell a caller for whom there is no descriptor. What it has said is read, since closing a socket with unread bytes may
- * take back the answer. */
+/* Tell a caller that there is no descriptor for it. Read what it has sent first: closing a socket with unread bytes may
+ * discard the answer. */
 static bool turn_away(tt__attempts *attempts) {
     uint8_t message[TT__HANDSHAKE_MESSAGE_MAX], heard[TT__HANDSHAKE_MESSAGE_MAX];
     if (attempts->spare < 0)
@@ -207,7 +208,7 @@ static bool turn_away(tt__attempts *attempts) {
         ssize_t ignored = recv(fd, heard, sizeof heard, 0);
         if (!attempts->messages->tls)
             ignored = send(fd, message, size, MSG_NOSIGNAL);
-        (void)ignored; /* who does not read it finds the connection closed */
+        (void)ignored; /* a caller that does not read it finds the connection closed */
         close(fd);
     }
     attempts->spare = tt__fd(open("/dev/null", O_RDONLY | O_CLOEXEC));

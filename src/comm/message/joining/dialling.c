@@ -1,13 +1,26 @@
-#include "comm/message/joining/dialling.h"
+/* TCP links that are made when they are first needed, between workers that come and go.
+ *
+ * Either worker may connect to the other, which is called a dial. As in joining.c, the addresses are tried one after
+ * the other, and both sides prove the job secret. Then
+ *
+ *   worker that dials                                the other worker
+ *   its id, name and host (tt__intro)  ---------->   may_link()?
+ *                                      <----------   TAKEN: this connection is the link; or DECLINED, LOST, WAIT
+ *
+ * If both dial each other at the same time, both must choose the same connection:
+ *   - the worker with the lower id answers TAKEN, and drops its own dial;
+ *   - the one with the higher id answers WAIT until its own dial has ended: DECLINED if that has made the link, TAKEN
+ *     if it has failed.
+ *
+ * Dialling runs in the thread that serves the engine's links; that watches an epoll with a timer for it. Functions
+ * are called with the engine's lock held, unless they say otherwise. */
+#include "comm/message/joining/joining.h"
 
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "base/process/fork.h"
-#include "comm/message/incoming.h"
-#include "comm/message/link.h"
-#include "comm/message/links.h"
-#include "comm/message/outgoing.h"
+#include "comm/message/message_parts.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,14 +32,14 @@
 enum {
     EVENTS_AT_ONCE = 64,
     SOON_MS = 2,  /* the worker has joined, and is about to take packets */
-    PAUSE_MS = 50 /* before callers are accepted again, when there was no room or no descriptor for them */
+    PAUSE_MS = 50 /* pause before accepting again, if there was no room or no descriptor */
 };
 
 /* A worker that this one wants to reach. */
 typedef struct dial {
     struct dial *next;
     tt__target target;
-    bool declined; /* the other side has another connection, which this one still has to hear of */
+    bool declined; /* the other side took another connection, which this side has not seen yet */
     int64_t start_ms, declined_ms;
 } dial;
 
@@ -36,10 +49,10 @@ struct tt__dialling {
     dial *dials;
     int timer;
     bool stopped;
-    bool listens;     /* the listener is watched; else, from accept_ms on */
-    bool logged_full; /* that there is no descriptor for callers */
+    bool listens;     /* the listener is watched; false: it will be from accept_ms on */
+    bool logged_full; /* it was logged that there is no descriptor for callers */
     int64_t accept_ms;
-    int64_t wait_ms;  /* when those that wait for an answer are told that it takes longer */
+    int64_t wait_ms;  /* when to tell callers that wait for an answer to wait longer */
     int64_t armed_ms; /* what the timer is set to; -1: nothing */
 };
 
@@ -92,7 +105,7 @@ tt_status tt__dial(tt__dialling *d, int peer, const char *addresses) {
     return TT_OK;
 }
 
-/* Is there nobody any more at any of its addresses? */
+/* Does no process listen any more at any of its addresses? */
 static bool is_gone(const tt__target *target) {
     for (int i = 0; i < target->count; i++)
         if (!target->candidates[i].gone)
@@ -166,7 +179,7 @@ static char answer_to(tt__dialling *d, const tt__attempt *attempt) {
         return TT__ANSWER_DECLINED;
     if (!d->config.may_link(d->config.user, peer, &attempt->intro))
         return TT__ANSWER_LOST;
-    if (!messages->packet_taker) /* what it sends would be lost */
+    if (!messages->packet_taker) /* its packets would be lost */
         return TT__ANSWER_WAIT;
     const dial *own_dial = find_dial(d, peer);
     return own_dial && !own_dial->declined && own > peer ? TT__ANSWER_WAIT : TT__ANSWER_TAKEN;
@@ -238,7 +251,7 @@ static bool settle_one(tt__dialling *d) {
     return true;
 }
 
-/* Go on with a dial, which may end by it. */
+/* Continue a dial, which may end here. */
 static void continue_dial(tt__dialling *d, dial *tried, int64_t now) {
     char other[TT__RANK_TEXT_SIZE];
     bool given_up = false;
@@ -259,7 +272,7 @@ static void continue_dial(tt__dialling *d, dial *tried, int64_t now) {
         fail_dial(d, tried);
         return;
     }
-    tried->declined = true; /* the other side's connection is the one */
+    tried->declined = true; /* the other side's connection becomes the link */
     tried->declined_ms = now + d->attempts.patience_ms;
     drop_attempts_of(d, &tried->target);
 }
@@ -319,7 +332,7 @@ static void arm_timer(tt__dialling *d) {
         d->armed_ms = due;
 }
 
-/* Answer those that ask, up to the first that gets a link: it decides what others hear. */
+/* Answer workers that ask, up to the first that gets a link: the other answers depend on it. */
 static void answer_some(tt__dialling *d, int64_t now) {
     bool says_wait = now >= d->wait_ms;
     if (says_wait)
@@ -332,7 +345,7 @@ static void answer_some(tt__dialling *d, int64_t now) {
         }
 }
 
-/* Do all that the state of attempts and dials asks for, and say to epoll and timer what is waited for now. */
+/* Act on the state of attempts and dials, then set epoll and the timer to what is waited for now. */
 static void settle_dialling(tt__dialling *d, int64_t now) {
     for (tt__attempt *a = d->attempts.first; a; a = a->next)
         tt__attempt_expire(a, now);
@@ -368,7 +381,7 @@ static bool serve_dialling(void *user) {
         else if (read(d->timer, &count, sizeof count) > 0)
             d->armed_ms = -1;
     }
-    if (calls) /* after the others, since it may end one of them */
+    if (calls) /* last, since an answer may end an attempt */
         accept_dialling(d, now);
     settle_dialling(d, now);
     tt__error_restore(&saved);
@@ -416,7 +429,7 @@ void tt__dialling_stop(tt__dialling *d, bool quietly) {
         tt__attempts_drop(&d->attempts, &d->attempts.first);
     while (d->dials)
         drop_dial(d, d->dials);
-    tt__messages_stop_joining(d->config.messages); /* nobody is to call any more */
+    tt__messages_stop_joining(d->config.messages); /* no worker may connect any more */
     tt__attempts_end(&d->attempts);
 }
 

@@ -5,18 +5,13 @@
  * soon as that has failed, and the first connection on which both sides have proved who they are is taken (RFC 8305).
  * One loop serves all attempts; connections of strangers and silent ones are closed, and disturb nobody.
  *
- * The same loop sends and receives heartbeats on the links that exist: ranks that still wait for another must not take
- * one that has joined everybody for frozen, and must notice one that freezes meanwhile. */
+ * The same loop sends and receives heartbeats on the links that exist: a rank that still joins must not take one that
+ * has finished for frozen, and must notice one that freezes meanwhile. */
 #include "comm/message/joining/joining.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "comm/message/heartbeat.h"
-#include "comm/message/incoming.h"
-#include "comm/message/link.h"
-#include "comm/message/links.h"
-#include "comm/message/outgoing.h"
-#include "comm/message/thread.h"
 #include "net/net.h"
+#include "comm/message/message_parts.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -26,8 +21,8 @@
 #include <unistd.h>
 
 enum {
-    EXPECTED_MS = 15000, /* within which all higher ranks have connected: more than they need to find that they can't */
-    LOOK_MS = 200        /* between looks at what may end joining and has no descriptor here */
+    EXPECTED_MS = 15000, /* for all higher ranks to connect; longer than they need to find out that they can't */
+    LOOK_MS = 200        /* between looks at what may end joining, but has no descriptor to poll */
 };
 
 /* The state of joining. */
@@ -200,8 +195,8 @@ static tt_status serve_ready(joining *j) {
     return j->fds[0].revents ? tt__attempts_accept(&j->attempts) : TT_OK;
 }
 
-/* Fail if a peer was through with joining, and its group has failed since: whoever failed it is to blame for all that
- * leave. */
+/* Fail if a peer had finished joining and its group has failed since. Its error names the culprit; other ranks leave
+ * only because of it. */
 static tt_status joining_check_news(const tt__messages *messages) {
     for (const tt__link *link = messages->active; link; link = link->next)
         if (link->news && link->news->body.news != TT__NEWS_LEFT)
@@ -209,7 +204,7 @@ static tt_status joining_check_news(const tt__messages *messages) {
     return TT_OK;
 }
 
-/* Is joining lost for a reason that no link tells? */
+/* Fail if joining has failed for a reason that no link shows. */
 static tt_status check_elsewhere(joining *j, const char *const *addresses, int64_t now) {
     const tt__messages_config *config = &j->messages->config;
     tt__rankset absent = {0};

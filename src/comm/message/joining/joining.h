@@ -1,4 +1,4 @@
-/* Making TCP links: between all ranks when they join (joining.c), or one by one when they are needed (dialling.h). */
+/* Making TCP links: between all ranks when they join (joining.c), or one by one when they are needed (dialling.c). */
 #ifndef TT_COMM_MESSAGE_JOINING_H
 #define TT_COMM_MESSAGE_JOINING_H
 
@@ -13,21 +13,21 @@ typedef struct tt__candidate {
     socklen_t size;
     char text[TT__NET_ADDRESS_SIZE];
     char why[96]; /* why it failed; "": it was not tried, or has not failed */
-    bool gone;    /* it failed since no process listens there any more, or one of another job */
+    bool gone;    /* it failed because no process, or one of another job, listens there */
 } tt__candidate;
 
-/* What a worker that comes and goes says of itself to a worker that it connects to. */
+/* What a worker tells about itself to the worker that it connects to. */
 enum { TT__INTRO_NAME = 128, TT__INTRO_HOST = 64 };
 typedef struct tt__intro {
     char name[TT__INTRO_NAME], host[TT__INTRO_HOST];
     uint64_t functions; /* the hash of its functions */
 } tt__intro;
 
-/* The answer to that. */
+/* The answer to tt__intro. */
 enum {
     TT__ANSWER_TAKEN = 'Y',    /* this connection is the link from now on */
     TT__ANSWER_DECLINED = 'N', /* another connection is the link */
-    TT__ANSWER_LOST = 'L',     /* the connecting worker counts as lost here, and stays lost */
+    TT__ANSWER_LOST = 'L',     /* the connecting worker is lost for the answering one, and stays so */
     TT__ANSWER_WAIT = 'w'      /* the answer will follow */
 };
 
@@ -40,7 +40,7 @@ typedef struct tt__target {
     int round;                  /* how often all candidates have been tried */
     int trying;                 /* attempts under way */
     int64_t next_ms;            /* when to try the next candidate */
-    struct tt__attempt *chosen; /* of workers: the attempt that waits for an answer; the others must not ask */
+    struct tt__attempt *chosen; /* of workers: the attempt that waits for an answer; no other may ask */
     tt_status worst;            /* the status of a failed attempt; TT_ERR_AUTH before others */
 } tt__target;
 
@@ -66,7 +66,7 @@ typedef struct tt__attempt {
     int64_t deadline_ms;
     tt_status status; /* if failed */
     char where[TT__NET_ADDRESS_SIZE], why[96];
-    uint32_t source; /* of a peer that has connected: a number of where it comes from */
+    uint32_t source; /* of a peer that has connected: a number for its network */
     bool gone;       /* if failed: as a candidate's */
 
     /* Of workers that come and go. */
@@ -80,9 +80,6 @@ typedef struct tt__attempt {
 } tt__attempt;
 
 /* ---- addresses.c */
-
-/* Describe by which addresses this process is reached, as tt__messages_listen() does. */
-tt_status tt__addresses_describe(int port, const uint8_t *nonce, int family, bool only_local, char *text);
 
 /* Read such a description into target->job and ->candidates, the likeliest first; target->rank is set. */
 tt_status tt__addresses_read(const char *text, tt__target *target);
@@ -114,7 +111,7 @@ void tt__attempt_free(tt__attempt *attempt);
 
 /* ---- attempts.c */
 
-/* The attempts of an engine, those that others began among them. */
+/* The attempts of an engine, including those that peers began. */
 typedef struct tt__attempts {
     tt__messages *messages;
     tt__secret secret;
@@ -129,7 +126,7 @@ typedef struct tt__attempts {
     int epoll;           /* for all attempts */
     int spare;           /* a descriptor, given up to turn callers away when there is no other; -1: none */
     int64_t patience_ms; /* for a peer that is connected and does not answer; ranks have more */
-    bool full; /* nobody is accepted until some of the strangers have proved who they are, or had their time */
+    bool full;           /* accept nobody until strangers have proved who they are, or run out of time */
     tt__refusals refusals;
 } tt__attempts;
 
@@ -167,5 +164,40 @@ const char *tt__target_tried(const tt__target *target, char text[TT__TRIED_SIZE]
 
 /* Close the listener, and the attempts that joining left. */
 void tt__messages_stop_joining(tt__messages *messages);
+
+/* ---- dialling.c */
+
+typedef struct tt__dialling tt__dialling;
+
+typedef struct tt__dialling_config {
+    tt__messages *messages; /* it listens already */
+    const tt__intro *intro; /* of this worker; borrowed */
+    void *user;
+
+    /* May worker `peer`, which has connected and proved the job secret, have a link? */
+    bool (*may_link)(void *user, int peer, const tt__intro *intro);
+
+    /* Called when a link to `peer` was made. */
+    void (*linked)(void *user, int peer);
+
+    /* Called when a dial has failed, with the reason as this thread's last error. */
+    void (*failed)(void *user, int peer);
+} tt__dialling_config;
+
+/* Begin to accept connections, and start the engine's thread. Workers that connect get their answer after
+ * tt__messages_take_packets(). The lock must not be held. */
+tt_status tt__dialling_begin(tt__dialling **out, const tt__dialling_config *config);
+
+/* Dial `peer`, which has no link, at the addresses of its token. linked() or failed() is called at the end, but not
+ * before this returns. Does nothing if a dial is under way. Errors: TT_ERR_PROTOCOL the token is malformed;
+ * TT_ERR_MEMORY. */
+tt_status tt__dial(tt__dialling *dialling, int peer, const char *addresses);
+
+/* Close all connections that are not yet links. No callback is called any more. tt__dialling_free() frees the rest,
+ * after the engine was closed. `quietly`: in a forked child. */
+void tt__dialling_stop(tt__dialling *dialling, bool quietly);
+
+/* Free it. The lock must not be held. NULL is allowed. */
+void tt__dialling_free(tt__dialling *dialling);
 
 #endif
