@@ -182,29 +182,3 @@ tt_status tt__net_connect_warning(int *fd, const char *host, int port, int64_t d
 tt_status tt__net_connect(int *fd, const char *host, int port, int64_t deadline_ms) {
     return tt__net_connect_warning(fd, host, port, deadline_ms, WARN_AFTER_MS, WARN_EVERY_MS);
 }
-
-/* ---- interrupts ---- */
-
-static _Thread_local struct {
-    bool set;
-    int held; /* how often it is suspended */
-    int fd;
-    const char *why;
-} interrupt;
-
-void tt__net_interrupt_by(int fd, const char *why) {
-    interrupt.set = fd >= 0;
-    interrupt.fd = fd;
-    interrupt.why = why;
-}
-
-void tt__net_interrupt_hold(bool hold) { interrupt.held += hold ? 1 : -1; }
-
-int tt__net_interrupt_fd(void) { return interrupt.set && !interrupt.held ? interrupt.fd : -1; }
-
-tt_status tt__net_interrupted(void) {
-    struct pollfd one = {.fd = tt__net_interrupt_fd(), .events = POLLIN};
-    if (one.fd < 0 || poll(&one, 1, 0) <= 0)
-        return TT_OK;
-    return tt__fail(TT_ERR_ABORTED, "%s", interrupt.why);
-}

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "checkpoint/entries.h"
 #include "data/loader/loader.h"
 
 #include <tutti/job.h>

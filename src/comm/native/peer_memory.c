@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
+#include "base/random_bytes.h"
 #include "comm/group.h"
 #include "comm/native_group.h"
 #include "net/local_socket.h"
@@ -14,7 +15,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum { LOOK_MS = 20 /* between two looks at the group */, QUEUE = 128 /* room for strangers, too */ };
@@ -56,7 +56,7 @@ static bool listen_for_trade(trade *t, trade_place *own) {
     unsigned char drawn[8];
     memset(own, 0, sizeof *own);
     t->listener = -1;
-    if (getrandom(drawn, sizeof drawn, 0) != sizeof drawn || getrandom(own->key, sizeof own->key, 0) != sizeof own->key)
+    if (tt__random_bytes(drawn, sizeof drawn) || tt__random_bytes(own->key, sizeof own->key))
         return false;
     t->listener = tt__fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     size_t n = (size_t)snprintf(own->name, sizeof own->name, "tutti-");

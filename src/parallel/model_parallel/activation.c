@@ -8,12 +8,14 @@
  *
  * The sender chooses the gradient's tag, another one for each activation, so that gradients may come in any order.
  * Memory for a gradient waits for it, so a receiver can send it whatever the sender does meanwhile. */
-#include "autograd/engine.h"
+#include "autograd/backward.h"
+#include "autograd/leaf.h"
 #include "autograd/node.h"
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/waits.h"
 #include "tensor/core/tensor.h"
 #include "tensor/device/device.h"
 
@@ -24,7 +26,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
 /* Tags from here on are those of gradients. */
 #define GRADIENT_TAGS ((int64_t)1 << 30)
@@ -215,7 +216,7 @@ static void wait_a_while(tt_work *work) {
         if (waited < YIELD_NS)
             sched_yield();
         else
-            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+            tt__sleep_us(50);
         waited = tt__now_ns() - begin;
     }
 }

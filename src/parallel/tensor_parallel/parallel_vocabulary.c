@@ -1,6 +1,5 @@
 /* Layers whose classes (a vocabulary) are divided among n ranks: the embedding, and the cross-entropy of logits. Each
  * rank does what belongs to its own classes, V/n of them, and the results are summed. */
-#include "autograd/ops/loss/loss_reduction.h"
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"

@@ -5,6 +5,7 @@
 #include "rpc/functions/served_call.h"
 
 #include "base/error.h"
+#include "base/random_bytes.h"
 #include "net/secure/secret.h"
 #include "rpc/references/references.h"
 #include "rpc/values/rpc_value.h"

@@ -196,7 +196,7 @@ extern const tt__algorithm tt__reduce_direct, tt__reduce_slices, tt__reduce_bino
 extern const tt__algorithm tt__reduce_scatter_direct, tt__reduce_scatter_halving;
 extern const tt__algorithm tt__broadcast_direct, tt__broadcast_binomial, tt__broadcast_chain, tt__broadcast_scatter;
 extern const tt__algorithm tt__all_gather_direct, tt__all_gather_ring, tt__all_gather_bruck, tt__all_gather_doubling;
-extern const tt__algorithm tt__all_gather_v_direct, tt__all_gather_v_ring;
+extern const tt__algorithm tt__all_gather_neighbor_exchange, tt__all_gather_v_direct, tt__all_gather_v_ring;
 extern const tt__algorithm tt__gather_direct, tt__gather_binomial, tt__scatter_direct, tt__scatter_binomial;
 extern const tt__algorithm tt__all_to_all_direct, tt__all_to_all_pairwise, tt__all_to_all_bruck;
 extern const tt__algorithm tt__all_to_all_v_direct, tt__all_to_all_v_pairwise;

@@ -3,6 +3,7 @@
  * "4711/<32 hex digits>/10.0.0.2,fd00::2": port, a nonce that only readers of the store know, addresses. */
 #include "base/error.h"
 #include "base/files/fd.h"
+#include "base/random_bytes.h"
 #include "comm/message/joining/joining.h"
 #include "net/net.h"
 
