@@ -2,9 +2,9 @@
  *
  * A rank whose call failed keeps its old world until its launcher tells it of the next round: its recorder shows what
  * it waits for. Then it lets go of all that stands on the group, leaves, and joins as another rank. Ranks of a round
- * meet under keys of that round (comm/rendezvous/launcher_notes.h). While a rank joins, a word of its launcher interrupts its
- * waits (net/net.h), because the rank that it waits for may be lost, too. restore.c then brings the ranks of
- * the round to one state. */
+ * meet under keys of that round (comm/rendezvous/launcher_notes.h). While a rank joins, a word of its launcher
+ * interrupts its waits (net/net.h), because the rank that it waits for may be lost, too. restore.c then brings the
+ * ranks of the round to one state. */
 #include "elastic/elastic.h"
 
 #include "base/args.h"

@@ -87,7 +87,7 @@ int tt__standing_record_receive(int socket, tt__job_packet *packet, int ms);
 
 void tt__standing_record_close(tt__standing_record *standing);
 
-/* ---- next_round.c: the next round, as the launcher tells it (net/job/recovery_words.h) */
+/* ---- next_round.c: the next round, as the launcher tells it (net/job/job_socket.h) */
 
 /* A round, as the launcher tells it. */
 typedef struct tt__round_news {

@@ -17,7 +17,7 @@ typedef tt__launcher_state launcher;
 
 /* ---- workers that survive the loss of others (tutti/elastic.h). They are not told to end when one is lost, or when
  * nodes come and go: they notice it, and wait for the next round. machine/attempt_states.c decides when that begins,
- * and which workers are killed because they don't come. net/job/recovery_words.h has what they and we tell each
+ * and which workers are killed because they don't come. net/job/job_socket.h has what they and we tell each
  * other. */
 
 static bool read_recovery_words(const launcher *l, int i, tt__recovery *words) {

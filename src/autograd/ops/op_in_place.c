@@ -3,7 +3,7 @@
  *
  * A view has a history of its own, which such a call could not reach. So where the call is recorded, the storage of x
  * must never have had views. Backward of anything that needs the old values fails, by the storage's version
- * (storage.h). */
+ * (tensor/core/tensor.h). */
 #include "autograd/ops/op_pointwise.h"
 #include "autograd/record.h"
 #include "base/error.h"

@@ -95,7 +95,7 @@ static tt_tensor *class_losses(tt_tensor *each, const tt_tensor *target, tt_redu
 /* ---- nll_loss: x (B,V) log probabilities  target t (B)  ->  mean over b of -x[b][t[b]].    dx[b][t[b]] = -g / B, else
  * 0
  *
- * With options the loss of each row is recorded (tensor/kernels/kernels_loss.h has its formula), then reduced; the mean
+ * With options the loss of each row is recorded (tensor/kernels/kernels.h has its formula), then reduced; the mean
  * is by the classes' weights. */
 
 static const char nll_loss_name[] = "tt_nll_loss";

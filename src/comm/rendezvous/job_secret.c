@@ -1,5 +1,5 @@
 /* The job secret of ranks that srun starts on several hosts, where nobody gave one: rank 0 draws it, seals it with
- * MUNGE, and its store hands the credential to the others (net/job/asking.h).
+ * MUNGE, and its store hands the credential to the others (net/secure/munge.h).
  *
  * The credential can be opened by processes of this user alone, on hosts with the cluster's key, for as long as munged
  * lets it live; it names the job and its step. Who listens at the place first, or replays an older credential, does not

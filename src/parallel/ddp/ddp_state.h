@@ -165,7 +165,7 @@ void tt__ddp_detach(tt__ddp *d);
 /* The hook of each parameter, with its slot: note that the gradient is final. */
 tt_status tt__ddp_on_gradient(tt_tensor *x, void *user);
 
-/* A backward pass has failed (failed_pass.h): abandon the step if the pass would have reached it. */
+/* A backward pass has failed (reach.h): abandon the step if the pass would have reached it. */
 void tt__ddp_pass_failed(void *user, const tt__reach *reach);
 
 /* Take part in a step of the other ranks, with no gradient, or with those of passes without `sync`. */

@@ -163,7 +163,7 @@
 #define TT__DROPOUT_KERNELS(X) X(dropout, (tt_tensor * y, const tt_tensor *x, const tt__dropout *call))
 
 /* ---- gradients, f32 and f64, looked through on a device that is not the host. The host has loops of its own
- * (optim/clipping/clip_loop.h, optim/mixed_precision/unscale_kernels.c). */
+ * (optim/clipping/clip_loop.h, optim/mixed_precision/grad_scaler.c). */
 
 /* Contiguous; the second number is f64, one element, and is joined with what is found in x.
  * grad_measure: total += the sum of |x|^p, p > 0; of an infinite p total = the largest of it and all |x|, NaN being the

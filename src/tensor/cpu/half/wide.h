@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* Loops between f32 and the floats of 16 bits, one table per instruction-set level (levels.h). At every level the bits
- * are those of base/half.h. */
+ * are those of base/dtype.h. */
 typedef struct tt__half_loops {
     void (*widen)(int64_t n, const uint16_t *x, float *y);
     void (*narrow)(int64_t n, const float *x, uint16_t *y); /* to nearest, ties to even; NaN stays NaN */
