@@ -1,11 +1,11 @@
 #include "base/hash.h"
 
+#include "base/random_bytes.h"
+
 #include <endian.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 static uint64_t rotate_left(uint64_t x, int by) { return x << by | x >> (64 - by); }
 
@@ -70,14 +70,7 @@ uint64_t tt__siphash13(const uint64_t key[2], const void *data, size_t size) {
 
 static uint64_t own_key[2];
 
-static void draw_own_key(void) {
-    struct timespec now;
-    if (getrandom(own_key, sizeof own_key, GRND_NONBLOCK) == (ssize_t)sizeof own_key)
-        return;
-    clock_gettime(CLOCK_MONOTONIC, &now); /* the kernel has no random numbers yet: the machine has just started */
-    own_key[0] = (uint64_t)now.tv_nsec ^ (uint64_t)(uintptr_t)&now;
-    own_key[1] = (uint64_t)now.tv_sec;
-}
+static void draw_own_key(void) { tt__random_seed(own_key, sizeof own_key); }
 
 static void siphash_begin_own(tt__siphash *hash) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -83,15 +83,9 @@ void tt__on_beat(tt__link *link, const tt__beat *beat) {
     if (round_trip < 0 || (link->round_trip_ns && round_trip >= link->round_trip_ns))
         return;
     link->round_trip_ns = round_trip ? round_trip : 1;
-    link->offset_ns = ((beat->echo_ns - beat->echo_at_ns) + (now - beat->sent_ns)) / 2;
-}
-
-bool tt__clock_offset(tt__messages *messages, int rank, int64_t *offset_ns) {
-    const tt__link *link = messages->links[rank];
-    if (!link || !link->tcp || !link->round_trip_ns)
-        return false;
-    *offset_ns = link->offset_ns;
-    return true;
+    if (link->peer == 0 && link->tcp && link->messages->config.offset_ns)
+        atomic_store(link->messages->config.offset_ns,
+                     ((beat->echo_ns - beat->echo_at_ns) + (now - beat->sent_ns)) / 2);
 }
 
 bool tt__remote_waiting(tt__messages *messages, int rank, uint32_t *group, uint32_t *seq, int *whom, uint32_t *record) {

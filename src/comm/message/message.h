@@ -170,10 +170,6 @@ void tt__announce_waiting(tt__messages *messages);
  * with words that differ. */
 void tt__messages_compare(tt__messages *messages, const int *ranks, int count, const tt__key *key);
 
-/* Return this host's realtime minus that of `rank`'s host, in ns, from the fastest exchange so far; false while there
- * was none. */
-bool tt__clock_offset(tt__messages *messages, int rank, int64_t *offset_ns);
-
 /* Ask rank `rank` what it called as number `seq` of `group`, for error texts. False: it has made no such call yet, or
  * does not answer within `ms`. Releases the lock meanwhile. */
 bool tt__ask_call(tt__messages *messages, int rank, uint32_t group, uint32_t seq, char *text, size_t size,
@@ -221,6 +217,10 @@ typedef struct tt__messages_config {
 
     /* What this rank waits for; heartbeats carry it. May be NULL. */
     const tt__waiting *waiting;
+
+    /* Where to write this host's realtime minus that of rank 0's host, in ns, as the fastest exchange of heartbeats
+     * says; untouched while there was none, and on rank 0's host. May be NULL. */
+    _Atomic int64_t *offset_ns;
 
     /* The thread has advanced works: run what must run without the lock. Called with the lock held; releases and
      * retakes it. May be NULL. */

@@ -164,7 +164,7 @@ struct tt__link {
     int64_t received_ms; /* when something came last */
     tt__beat beat;       /* the last one; sent_ns 0: none */
     int64_t beat_at_ns;
-    int64_t offset_ns, round_trip_ns; /* of the fastest exchange; round_trip_ns 0: none */
+    int64_t round_trip_ns; /* of the fastest exchange of heartbeats; 0: there was none */
     tt__received_news *news;
 };
 

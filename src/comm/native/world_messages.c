@@ -107,6 +107,7 @@ tt_status tt__world_messages(tt__world *world) {
                                         .record_text = own_p2p_text,
                                         .on_word = on_word,
                                         .waiting = &tt__world_control(world)->recorder.waiting,
+                                        .offset_ns = &tt__world_control(world)->recorder.offset_ns,
                                         .joining_look = joining_look,
                                         .ring_peer = ring_peer,
                                         .ring_memory = ring_memory,

@@ -32,6 +32,7 @@ typedef struct node {
     tt__messages *messages;
     pthread_mutex_t lock;
     tt__waiting waiting;
+    _Atomic int64_t offset_ns; /* of its clock from rank 0's */
     tt__ring_board board;
     unsigned char *arena;
     size_t used;
@@ -101,6 +102,7 @@ static inline lab *lab_open(kind kind, int n) {
                                       .lock = &node->lock,
                                       .world = node,
                                       .waiting = &node->waiting,
+                                      .offset_ns = &node->offset_ns,
                                       .call_text = call_text};
         if (kind == RINGS) {
             node->arena = aligned_alloc(128, ARENA);
