@@ -8,6 +8,7 @@ is one.
             nor do the files of one folder by what they include, whose types and inline functions count; a source and
             its header are one file there
   statics   what no other file uses is static; a use in tests counts, so the build is one with tests
+  callers   what a header of src/ declares is called by more than tests
   symbols   the shared libraries export the public functions of their layers, once; libtutti-comm also what libtutti
             uses of it
   quiet     the library never prints and never ends the process
@@ -62,12 +63,17 @@ MAX_FRONT_LINES = 120
 # What is written by hand in the folders whose lines are measured.
 COLUMN_FOLDERS = ("src", "include", "examples", "tests", "plugins", "bindings", "bench", "tools", "cmake")
 COLUMN_SUFFIXES = {".c", ".h", ".cc", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".txt"}
+# Where callers of functions of src/ are, beside tests.
+CALLERS_FOLDERS = ("src", "plugins", "bindings", "bench", "include")
+CALLERS_SUFFIXES = (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".def")
 PAGES = ("*.md", "docs/*.md")
 LINKING_PAGES = ("*.md", "docs/**/*.md", "bindings/*/*.md")
 INDEX = "docs/README.md"
 OF_ALL_TIMES = ("CHANGELOG.md", "ARCHITECTURE.md")  # these also name what is gone, or is no public function
 INDEXED = ("docs/**/*.md", "docs/man/*.1")
 
+# By which tests see what no program can: memory that is given back, keys that are renewed, a schedule that is valid.
+FOR_TESTS = set("tt__arena_end tt__pool_trim tt__schedule_check tt__seal_rekey_every".split())
 # Files of others that comments name.
 OTHERS_FILES = set("a.c cmocka.h cublasLt.h jpeglib.h linux_syscall_hooks.h llm.c math.h pidfd.h train.c".split())
 
@@ -389,6 +395,23 @@ def check_states(texts):
                     "that exclude each other are one enum")
 
 
+def check_callers(texts):
+    """`texts`: path -> text of all that may call functions of src/, without tests."""
+    bare = {name: strip_comments(text) for name, text in texts.items()}
+    prototype = r"^(?!static|typedef|#|return)[A-Za-z][\w \t*]*?\b(tt__\w+)\([^;{}]*\)[^;{}]*"
+    declared, seen, used = {}, {}, {}
+    for name, text in bare.items():
+        for word in re.findall(r"\btt__\w+", text):
+            used[word] = used.get(word, 0) + 1
+        for found in re.finditer(prototype + "[;{]", text, flags=re.M):
+            seen[found[1]] = seen.get(found[1], 0) + 1
+            if name.startswith("src/") and name.endswith(".h") and found[0].endswith(";"):
+                declared.setdefault(found[1], (name, text.count("\n", 0, found.start()) + 1))
+    for word, (name, line) in declared.items():
+        if used[word] <= seen[word] and word not in FOR_TESTS:
+            yield name, line, f"{word} is called by nobody, or by tests alone: test what programs call"
+
+
 def check_mentions(texts, files):
     """`texts`: path -> text of sources and of ARCHITECTURE.md; `files`: names of all files, without their folders."""
     for name, text in texts.items():
@@ -697,6 +720,8 @@ def source_findings():
     page = ROOT / "ARCHITECTURE.md"
     commented |= {page.name: page.read_text()} if page.exists() else {}
     yield from check_mentions(commented, files)
+    yield from check_callers({str(path.relative_to(ROOT)): path.read_text() for folder in CALLERS_FOLDERS
+                              for path in (ROOT / folder).rglob("*") if path.suffix in CALLERS_SUFFIXES})
     macros = site_macros("".join(path.read_text() for path in ROOT.glob("include/tutti/*.h")))
     for path in sorted(ROOT.glob("src/*/**/*.[ch]")):
         name, text = str(path.relative_to(ROOT)), path.read_text()

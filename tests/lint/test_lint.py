@@ -252,6 +252,16 @@ class Folders(unittest.TestCase):
         self.assertEqual([name for name, _, _ in lint.check_folders(names)], ["src/b"])
 
 
+class Callers(unittest.TestCase):
+    def test_what_nobody_calls_is_found(self):
+        texts = {"src/a.h": "/* tt__none() */\nint tt__none(void);\nint tt__used(int a,\n             int b);\nint tt__table(void);\n",
+                 "src/a.c": "int tt__none(void) {\n    return 0;\n}\nint tt__used(int a,\n             int b) {\n    return a;\n}\n",
+                 "src/b.c": "static int f(void) {\n    return tt__used(1, 2);\n}\nint (*t)(void) = tt__table;\n"}
+        found = list(lint.check_callers(texts))
+        self.assertEqual([(name, line) for name, line, _ in found], [("src/a.h", 2)])
+        self.assertIn("tt__none is called by nobody", found[0][2])
+
+
 class Mentions(unittest.TestCase):
     def test_a_file_that_is_gone_is_found(self):
         source = ("int x; /* As net/io.h says.\n * And gone.c, comm/old.h; tt_NAME.c, \"transformer.h.0\". */\n"
