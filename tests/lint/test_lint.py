@@ -254,9 +254,11 @@ class Folders(unittest.TestCase):
 
 class Callers(unittest.TestCase):
     def test_what_nobody_calls_is_found(self):
-        texts = {"src/a.h": "/* tt__none() */\nint tt__none(void);\nint tt__used(int a,\n             int b);\nint tt__table(void);\n",
-                 "src/a.c": "int tt__none(void) {\n    return 0;\n}\nint tt__used(int a,\n             int b) {\n    return a;\n}\n",
-                 "src/b.c": "static int f(void) {\n    return tt__used(1, 2);\n}\nint (*t)(void) = tt__table;\n"}
+        header = "/* tt__none() */\nint tt__none(void);\nint tt__used(int a,\n             int b);\nint tt__table(void);\n"
+        source = ("int tt__none(void) {\n    return 0;\n}\n"
+                  "int tt__used(int a,\n             int b) {\n    return a;\n}\n")
+        caller = "static int f(void) {\n    return tt__used(1, 2);\n}\nint (*t)(void) = tt__table;\n"
+        texts = {"src/a.h": header, "src/a.c": source, "src/b.c": caller}
         found = list(lint.check_callers(texts))
         self.assertEqual([(name, line) for name, line, _ in found], [("src/a.h", 2)])
         self.assertIn("tt__none is called by nobody", found[0][2])
