@@ -254,7 +254,8 @@ class Folders(unittest.TestCase):
 
 class Callers(unittest.TestCase):
     def test_what_nobody_calls_is_found(self):
-        header = "/* tt__none() */\nint tt__none(void);\nint tt__used(int a,\n             int b);\nint tt__table(void);\n"
+        header = ("/* tt__none() */\nint tt__none(void);\nint tt__used(int a,\n             int b);\n"
+                  "int tt__table(void);\n")
         source = ("int tt__none(void) {\n    return 0;\n}\n"
                   "int tt__used(int a,\n             int b) {\n    return a;\n}\n")
         caller = "static int f(void) {\n    return tt__used(1, 2);\n}\nint (*t)(void) = tt__table;\n"
