@@ -20,9 +20,9 @@
 #include "comm/native/native.h"
 #include "comm/record/recovery.h"
 #include "comm/rendezvous/launcher_notes.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "net/secure/secret.h"
 #include "store/etcd/etcd_lease.h"
-#include "comm/rendezvous/rendezvous.h"
 
 #include <stdio.h>
 #include <stdlib.h>

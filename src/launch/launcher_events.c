@@ -1,10 +1,10 @@
 /* Turns signals and messages, of the keeper and of other nodes, into events for the machine. */
 #include "base/error.h"
 #include "base/machine/clock.h"
+#include "base/process/limits.h"
 #include "launch/launcher_parts.h"
 #include "launch/local/error_files.h"
 #include "launch/local/keeper.h"
-#include "base/process/limits.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 #ifndef TT_METRICS_SCALAR_LOG_H
 #define TT_METRICS_SCALAR_LOG_H
 
-#include "base/hash.h"
 #include "base/bytes.h"
+#include "base/hash.h"
 
 #include <tutti/base.h>
 

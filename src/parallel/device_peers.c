@@ -4,10 +4,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/group.h"
+#include "comm/native/peer_memory.h"
 #include "reducer/text_agreement.h"
 #include "tensor/core/tensor.h"
 #include "tensor/device/capture.h"
-#include "comm/native/peer_memory.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* What a program attaches to a reducer: a communication hook, and a function that is told of events. */
 #include "base/args.h"
+#include "base/error.h"
 #include "base/machine/clock.h"
 #include "reducer/reducer.h"
-#include "base/error.h"
 #include "reducer/text_agreement.h"
 
 #include <stdio.h>

@@ -4,8 +4,8 @@
  *   even mode: the length of a first piece, and what a client of the health port sends, in two pieces. Something is
  *     answered if it is a request, or none; never anything that is no answer.
  *   odd mode: lines for the pipe of timers. At most one line's worth is kept, and whatever expires has a text. */
-#include "launch/local/worker_timers.h"
 #include "launch/local/health.h"
+#include "launch/local/worker_timers.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,8 +4,8 @@
  * Input: a mode byte, then
  *   even mode: a blob.
  *   odd mode: patches of a good blob of two ranks: place (three bytes), length, and that many bytes. */
-#include "launch/local/snapshot.h"
 #include "cli/look/job_view.h"
+#include "launch/local/snapshot.h"
 
 #include "base/error.h"
 

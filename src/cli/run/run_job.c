@@ -3,8 +3,8 @@
 #include "cli/run/run.h"
 
 #include "base/error.h"
-#include "base/random_bytes.h"
 #include "base/process/limits.h"
+#include "base/random_bytes.h"
 #include "base/setting.h"
 #include "base/text/parse.h"
 #include "cli/cli.h"

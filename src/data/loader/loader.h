@@ -2,8 +2,8 @@
 #ifndef TT_DATA_LOADER_H
 #define TT_DATA_LOADER_H
 
-#include "data/datasets/dataset.h"
 #include "base/error.h"
+#include "data/datasets/dataset.h"
 #include "data/loader/batch.h"
 #include "data/loader/crew.h"
 #include "data/samplers/sampler.h"

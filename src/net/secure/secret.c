@@ -1,8 +1,8 @@
 #include "net/secure/secret.h"
 
 #include "base/error.h"
-#include "base/random_bytes.h"
 #include "base/files/fd.h"
+#include "base/random_bytes.h"
 #include "base/text/parse.h"
 
 #include <endian.h>

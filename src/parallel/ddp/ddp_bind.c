@@ -1,8 +1,8 @@
 /* Binds a wrapper to a group: compares the ranks' modules and options, takes rank 0's values, and makes the reducer
  * that holds the gradients. */
+#include "autograd/leaf.h"
 #include "base/error.h"
 #include "parallel/ddp/ddp_state.h"
-#include "autograd/leaf.h"
 #include "reducer/text_agreement.h"
 #include "tensor/core/tensor.h"
 #include "tensor/device/device.h"

@@ -2,8 +2,8 @@
  * which steps the bucket's parameters. Meanwhile tt_optimizer_step() refuses the optimizer. */
 #include "parallel/ddp/ddp_state.h"
 
-#include "base/args.h"
 #include "autograd/leaf.h"
+#include "base/args.h"
 #include "base/error.h"
 #include "optim/optimizer.h"
 #include "reducer/text_agreement.h"

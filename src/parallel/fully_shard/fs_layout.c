@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "autograd/leaf.h"
+#include "base/error.h"
 #include "comm/group.h"
 #include "optim/optimizer.h"
 #include "parallel/ddp/ddp_state.h"

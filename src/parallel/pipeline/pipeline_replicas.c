@@ -2,9 +2,9 @@
  * counterpart that was given no data group never comes. So the ranks of a pipeline look together, again and again,
  * whether all their counterparts have come, or one has failed. */
 #include "base/error.h"
+#include "base/process/waits.h"
 #include "parallel/pipeline/pipeline_own.h"
 #include "reducer/text_agreement.h"
-#include "base/process/waits.h"
 
 #include <stdio.h>
 #include <stdlib.h>

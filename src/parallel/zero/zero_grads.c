@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "autograd/leaf.h"
+#include "base/error.h"
 
 static const char scatter_site[] = "the averaging of gradients";
 

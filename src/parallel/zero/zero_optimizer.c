@@ -1,11 +1,11 @@
 /* Makes and frees sharded optimizers: checks the wrapper and the options, compares them over the ranks, and has the
  * program make its optimizer over the slices. */
 #include "base/args.h"
-#include "base/text/format.h"
 #include "base/error.h"
+#include "base/text/format.h"
 #include "optim/clipping/clip.h"
-#include "parallel/ddp/ddp_state.h"
 #include "optim/optimizer.h"
+#include "parallel/ddp/ddp_state.h"
 #include "parallel/zero/zero.h"
 #include "reducer/text_agreement.h"
 

@@ -4,8 +4,8 @@
 #include "rpc/workers/store_cards.h"
 
 #include "base/error.h"
-#include "base/machine/host_name.h"
 #include "base/machine/clock.h"
+#include "base/machine/host_name.h"
 
 #include <inttypes.h>
 #include <stdio.h>

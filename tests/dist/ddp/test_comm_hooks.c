@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "parallel/hooks/comm_hook.h"
 #include "base/dtype.h"
+#include "parallel/hooks/comm_hook.h"
 #include "support/given_gradients.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

@@ -1,6 +1,6 @@
 /* Tokenizers: GPT-2's tokens of all kinds of texts, texts that come back whatever their bytes, files that don't fit. */
-#include "data/text/bpe.h"
 #include "base/hash.h"
+#include "data/text/bpe.h"
 #include "data/text/unicode_classes.h"
 #include "support/own_folder.h"
 #include "unit/alloc_fail.h"

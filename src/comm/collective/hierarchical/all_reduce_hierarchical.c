@@ -10,7 +10,6 @@
  * leaves before anything is joined. f16 and bf16 are all_reduce_hierarchical_fp16.c's. */
 #include "comm/collective/hierarchical/hierarchical.h"
 #include "comm/collective/message/rounds.h"
-#include "comm/collective/message/rounds.h"
 
 #include "base/error.h"
 

@@ -12,7 +12,6 @@
  *                         2 L n */
 #include "comm/collective/hierarchical/hierarchical.h"
 #include "comm/collective/message/rounds.h"
-#include "comm/collective/message/rounds.h"
 
 #include "base/error.h"
 

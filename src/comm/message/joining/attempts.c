@@ -5,8 +5,8 @@
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "comm/message/joining/joining.h"
-#include "net/secure/secret.h"
 #include "comm/message/message_parts.h"
+#include "net/secure/secret.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -10,8 +10,8 @@
 #include "comm/message/joining/joining.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "net/net.h"
 #include "comm/message/message_parts.h"
+#include "net/net.h"
 
 #include <errno.h>
 #include <poll.h>
