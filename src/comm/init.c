@@ -191,8 +191,8 @@ static tt_status check_wire(const tt__meeting *meeting) {
 }
 
 /* Find the launcher's notes of how ranks end, wherever these ranks meet: also through a store of the program's own, as
- * PyTorch's is. They are by RANK, so they tell of these ranks only if this one is the worker that its launcher started,
- * or made since. Another launcher than ours leaves none. */
+ * PyTorch's is. Their keys have the launcher's numbers of ranks: they are used only if this group's ranks have the same
+ * numbers. Another launcher than ours leaves none. */
 static void find_notes(tt__agent_store *notes, const tt__meeting *meeting) {
     if (!tt__launcher_notes_ends(&(tt__rendezvous){.rank = meeting->rank, .world = meeting->world}) ||
         !tt__launcher_notes_place(notes))

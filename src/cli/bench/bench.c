@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/text/format.h"
 #include "comm/collective/algorithms.h"
+#include "comm/op.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +68,7 @@ static tt_status parse_dtype(const char *name, tt_dtype *dtype) {
 }
 
 static tt_status parse_op(const char *name, tt_reduce_op *op) {
-    for (int i = 0; i <= TT_PREMUL_SUM; i++)
+    for (int i = 0; i < TT__REDUCE_OPS; i++)
         if (!strcmp(tt_reduce_op_name((tt_reduce_op)i), name)) {
             *op = (tt_reduce_op)i;
             return TT_OK;

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/text/format.h"
-#include "cli/look/job_view.h"
 
 #include <math.h>
 #include <stdio.h>

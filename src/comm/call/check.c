@@ -18,7 +18,7 @@ tt_status tt__check_group(tt_group *group, tt_work **work) {
 static tt_status check_types(const tt_group *group, const tt_call *call, const char *name) {
     if (!tt_dtype_size(call->dtype))
         return tt__fail(TT_ERR_INVALID, "%s: expected an element type, got %d", name, (int)call->dtype);
-    if ((unsigned)call->reduce_op > TT_PREMUL_SUM)
+    if ((unsigned)call->reduce_op >= TT__REDUCE_OPS)
         return tt__fail(TT_ERR_INVALID, "%s: expected a reduce op, got %d", name, (int)call->reduce_op);
     if (!tt__op_is(call->op, TT__OP_P2P) && (call->root < 0 || call->root >= group->size))
         return tt__fail(TT_ERR_INVALID, "%s: expected a root from 0 to %d, got %d", name, group->size - 1, call->root);

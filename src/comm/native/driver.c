@@ -1,9 +1,9 @@
 /* The driver: runs the machines of works, in order.
  *
- * Works of a group wait in its queue. On shared memory a call is published when the one before it is agreed on and its
- * rank's part of it is done, since there are two slots and one count of steps; then both may wait for the others at
- * once. On messages a call begins at once, unless one before it makes calls of its own on inner groups, which must come
- * in the same order on all ranks. Sends and receives wait for no other work. */
+ * Works of a group wait in its queue. On shared memory, call k+1 is published when call k is agreed on and this rank
+ * has done its own part of k, since there are two slots and one count of steps; k may still wait for others then. On
+ * messages a call begins at once, unless one before it makes calls of its own on inner groups, which must come in the
+ * same order on all ranks. Sends and receives wait for no other work. */
 #include "comm/collective/choose.h"
 #include "comm/native/native.h"
 

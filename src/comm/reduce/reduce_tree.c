@@ -21,8 +21,8 @@ enum { FEW = 16, FEW_DEPTH = 6, BLOCK_BYTES = 4096, MAX_DEPTH = 12, SCRATCH_BYTE
 
 typedef struct operand {
     const unsigned char *data;
-    bool leaf; /* still to be multiplied with: */
-    double scale;
+    bool leaf;    /* still to be multiplied by `scale` */
+    double scale; /* of a leaf */
 } operand;
 
 typedef struct tree {
@@ -31,12 +31,12 @@ typedef struct tree {
     tt_dtype dtype;
     tt__pair_op op;
     bool scaled, wide;      /* leaves are multiplied; partials are f32, elements 16-bit */
-    double scale;           /* of all leaves, unless they have: */
-    const double *factors;  /* (n) */
+    double scale;           /* of all leaves; unused if there are `factors` */
+    const double *factors;  /* (n) of each leaf, or NULL */
     int divisor;            /* of the result */
     size_t count;           /* of this block */
-    unsigned char *scratch; /* blocks of: */
-    size_t block;           /* bytes of partials */
+    unsigned char *scratch; /* blocks of `block` bytes, for partials */
+    size_t block;
 } tree;
 
 static const tt__pair_op pair_ops[] = {

@@ -230,9 +230,9 @@ static tt_status check_said(const tt_group *group) {
     return TT_OK;
 }
 
-/* Check all ranks while joining. Ranks without a link to a lost one can't know of it and wait for it; ranks with a
- * link, or that share its memory, wait for those. So these check all ranks, which have the same numbers in the first
- * group as in the job. */
+/* Check all ranks while joining. In the first barrier rank A may wait for B, and B for a lost C, which only A can see
+ * (it has a link to C, or shares its memory). So A checks all ranks, not only those that it waits for. They have the
+ * same numbers in the first group as in the job. */
 static tt_status check_joining(const tt_work *work, int64_t now) {
     const tt_group *top = tt__top_group(work->group);
     for (int r = 0; r < top->size; r++) {

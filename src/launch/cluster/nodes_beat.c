@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* LAST_BEATS_MS: so long after the last beat none is on its way any more, if the connection has ended. */
+/* LAST_BEATS_MS: once a connection has ended, beats that were sent before arrive within this time. */
 enum { LAST_BEATS_MS = 300, HURRY_MS = 1000 };
 
 void tt__talk_expect_news(tt__talk *t) { t->hurry_until_ms = tt__deadline_ms(HURRY_MS); }

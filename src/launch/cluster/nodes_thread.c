@@ -334,8 +334,8 @@ static bool is_trusted(const tt__talk *t) {
     return !asks || tt__now_ms() - t->heard_ms < t->nodes->member.job->heartbeat_ms / 2;
 }
 
-/* All that the coordinator has said is read. What it has not said of a member that stood still it may be about to say:
- * in its next beat but one it has. */
+/* All that the coordinator has said is read. If this member stood still, the coordinator may be giving it up right now:
+ * two beats later it has said so. */
 static void note_heard(tt__talk *t) {
     int64_t now = tt__now_ms();
     bool late = t->heard_ms && now - t->heard_ms >= t->nodes->member.job->heartbeat_ms / 2;

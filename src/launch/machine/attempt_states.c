@@ -9,8 +9,8 @@
  *
  * SETTLING: the other workers notice the failure; most end by themselves and say why. If all will be started again, the
  * phase ends as soon as it is clear which worker failed first. Workers that survive the loss of others have the grace
- * period to ask for the next round. When all that are left have done so, the attempt is over here, as if nothing of it
- * were left. A stopped rank that others blame is killed; a rank that nobody blames may be in the middle of a long step.
+ * period to ask for the next round. When all that are left have done so, ATTEMPT_OVER is entered although these workers
+ * live on. A stopped rank that others blame is killed; a rank that nobody blames may be in the middle of a long step.
  *
  * TERMINATING: the workers have got SIGTERM. KILLING: the keeper kills every descendant. ATTEMPT_OVER: the keeper has
  * reported that nothing is left; membership.c decides what follows.

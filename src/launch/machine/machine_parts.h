@@ -55,7 +55,8 @@ const char *tt__ending_reason(const tt__machine *m);
  * that nobody replaces is a failure, too. */
 bool tt__ending_failed_by_itself(const tt__machine *m);
 
-/* Has the attempt failed? Also if the ranks want another round although no node was lost. */
+/* Does the attempt count as failed: has a rank failed, or do ranks that go on want another round although no node was
+ * lost or has come? */
 bool tt__ending_attempt_failed(const tt__machine *m);
 
 /* Does another attempt follow when no worker of this one is left, as far as is known here? Not if all ended well. */

@@ -4,8 +4,6 @@
 #include "parallel/zero/zero.h"
 #include "reducer/text_agreement.h"
 
-#include "base/error.h"
-
 #include <stdlib.h>
 #include <string.h>
 

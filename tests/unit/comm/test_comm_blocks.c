@@ -4,6 +4,7 @@
 #include "support/ranks.h"
 
 #include "comm/group.h"
+#include "comm/op.h"
 #include "comm/reduce/reduce_tree.h"
 
 enum { SYMMETRIC, PLAIN, MIXED, KINDS };
@@ -264,7 +265,7 @@ static int types_body(tt_store *store, int rank, int world, void *arg) {
     (void)arg;
     bench b = make_bench(store, rank, world);
     for (int dtype = TT_F32; dtype <= TT_BOOL; dtype++)
-        for (int op = TT_SUM; op <= TT_PREMUL_SUM; op++)
+        for (int op = TT_SUM; op < TT__REDUCE_OPS; op++)
             for (int kind = 0; kind < KINDS && !tt__reduce_refusal((tt_dtype)dtype, (tt_reduce_op)op); kind++) {
                 one_reduction(&b, (tt_dtype)dtype, (tt_reduce_op)op, 1, kind);
                 one_reduction(&b, (tt_dtype)dtype, (tt_reduce_op)op, 33, kind);

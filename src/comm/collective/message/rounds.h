@@ -109,8 +109,8 @@ typedef struct tt__partial {
 /* `ranks`: of the group. */
 tt__partial tt__partial_of(const tt_call *call, int ranks);
 
-/* Describe what algorithms send that bring leaves together: the elements as they are, with the call's op. Only the
- * sender knows the factor of a premultiplied sum, and applies it: so that travels as partial results. */
+/* Describe what is sent by algorithms that collect all leaves on one rank: the elements as they are, with the call's
+ * op. A premultiplied sum travels as partial results instead, since only the sender knows its factor. */
 tt__partial tt__wire_of(const tt_call *call, int ranks);
 
 /* dst (count) := this rank's leaf. dst may be leaf where sizes are equal. */
