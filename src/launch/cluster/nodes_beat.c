@@ -84,7 +84,7 @@ static void take_member_beat(tt__talk *t, const tt__wanted *of, tt_store_value *
 /* Whose beats are read: those of all, or of the coordinator. */
 static bool is_heard(const tt__talk *t, int id) {
     const tt__node *node = &t->of[id];
-    return node->here && !node->lost && id != t->id;
+    return node->card == TT__CARD_READ && !node->lost && id != t->id;
 }
 
 /* List the members whose beats are read, with their keys of this name. Returns how many. */

@@ -35,7 +35,7 @@ static tt_status ask_etcd(tt__talk *t) {
     TT__TRY(tt__election_look(m->election, &m->port, &own));
     m->host = tt__election_host(m->election);
     m->coordinates = own;
-    if (own && !t->collecting)
+    if (own && !t->composing.ordered)
         tt__talk_collect_first(t);
     if (!m->port && t->began_ms + m->find_ms <= tt__now_ms())
         return tt__fail(TT_ERR_TIMEOUT, "nobody who serves the store came within %lld s (--rdzv-conf: is_host=false)",
@@ -49,9 +49,9 @@ static bool find_coordinator(tt__talk *t) {
     tt_status status = ask_etcd(t);
     if (status && may_ask_again(t, status)) {
         snprintf(text, sizeof text, "waiting for etcd: %s", tt_last_error());
-        if (!t->told_waiting)
+        if (!t->composing.told_waiting)
             tt__talk_say_waits(t, text);
-        t->told_waiting = true;
+        t->composing.told_waiting = true;
         return false;
     }
     if (status) {
@@ -69,9 +69,9 @@ static void look_elsewhere(tt__talk *t) {
     t->nodes->member.coordinates = false;
     t->known = 0;
     t->list_read = 0;
-    t->beats = t->news = t->news_of_before = 0;
-    t->heard_ms = t->awaited_beats = 0;
-    t->cut = t->collecting = t->told_waiting = t->closed = false;
+    t->beats = t->own_news.sent = t->own_news.of_before = 0;
+    t->trust.heard_ms = t->trust.awaited_beats = 0;
+    t->cut = t->composing.ordered = t->composing.told_waiting = t->closed = false;
     t->began_ms = tt__now_ms();
 }
 
@@ -93,7 +93,7 @@ bool tt__talk_may_compose(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
     if (t->failed || !m->election || tt__election_state_of(m->election) == TT__ELECTION_HOLDS)
         return true;
-    if (t->collecting && tt__now_ms() - t->collecting_since_ms > m->job->join_ms)
+    if (t->composing.ordered && tt__now_ms() - t->composing.since_ms > m->job->join_ms)
         tt__talk_fail_all(t, "etcd, which says who coordinates the job, does not answer");
     return false;
 }
@@ -165,7 +165,7 @@ static tt_status put_card(tt__talk *t) {
     snprintf(listed, sizeof listed, "%d ", t->id);
     if (!status)
         status = tt_store_append(t->store, LIST, listed, strlen(listed));
-    t->introduced = !status;
+    t->joining.introduced = !status;
     free(text);
     return status;
 }
@@ -174,13 +174,13 @@ static tt_status put_card(tt__talk *t) {
  * that. */
 static tt_status introduce_oneself(tt__talk *t) {
     char key[TT__NODES_KEY];
-    t->introduced = false;
-    t->greeted = t->nodes->member.coordinates;
-    json_decref(t->foretold);
-    t->foretold = NULL;
+    t->joining.introduced = false;
+    t->joining.greeted = t->nodes->member.coordinates;
+    json_decref(t->joining.foretold);
+    t->joining.foretold = NULL;
     TT__TRY(take_member_number(t));
     TT__TRY(make_nonce(t->nonce));
-    t->news_first = 1;
+    t->own_news.first = 1;
     TT__TRY(tt__talk_beat(t));
     tt__talk_key(key, "alive", t->id);
     TT__TRY(tt_store_set(t->store, key, "1", 1));
@@ -199,9 +199,9 @@ static void tell_waiting(tt__talk *t) {
     char text[TT__NET_ENDPOINT_SIZE + 64], where[TT__NET_ENDPOINT_SIZE];
     tt__net_endpoint_text(t->nodes->member.host, t->nodes->member.port, where);
     snprintf(text, sizeof text, "waiting for the launcher that serves the store at %s", where);
-    if (!t->told_waiting)
+    if (!t->composing.told_waiting)
         tt__talk_say_waits(t, text);
-    t->told_waiting = true;
+    t->composing.told_waiting = true;
 }
 
 bool tt__talk_connect(tt__talk *t) {
@@ -290,15 +290,15 @@ static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
     node->workers = c->workers;
     node->counts = c->counts;
     node->brings = c->kept;
-    node->here = true;
-    t->came_ms = node->beat_ms = tt__now_ms();
+    node->card = TT__CARD_READ;
+    t->composing.came_ms = node->beat_ms = tt__now_ms();
 }
 
 /* Note the nonce on a card, whatever else it says. A member answers the coordinator's card with its own, even if the
  * two don't fit together: the coordinator is to know that. */
 static void answer_card(tt__talk *t, int id, const char *nonce) {
     snprintf(t->of[id].nonce, sizeof t->of[id].nonce, "%s", nonce ? nonce : "");
-    if (!t->nodes->member.coordinates && !t->introduced)
+    if (!t->nodes->member.coordinates && !t->joining.introduced)
         tt__talk_check(t, put_card(t));
 }
 
@@ -367,7 +367,7 @@ static void read_card(tt__talk *t, int id) {
     tt_store_value_free(&value);
 }
 
-static bool misses_card(const tt__node *node) { return node->listed && !node->here && !node->lost; }
+static bool misses_card(const tt__node *node) { return node->card == TT__CARD_LISTED && !node->lost; }
 
 /* Read the missing cards at once, if all are there. False: one is not. */
 static bool read_all_cards(tt__talk *t) {
@@ -396,8 +396,8 @@ static void read_list(tt__talk *t) {
             break;
         at = t->list_read = (size_t)(end + 1 - text);
         bool fits = id >= 0 && id < INT32_MAX && (tt__talk_numbers(t) || id < t->nodes->member.job->max_nodes);
-        if (fits && !tt__talk_know(t, (int)id))
-            tt__talk_node(t, (int)id)->listed = true;
+        if (fits && !tt__talk_know(t, (int)id) && tt__talk_node(t, (int)id)->card == TT__CARD_NONE)
+            tt__talk_node(t, (int)id)->card = TT__CARD_LISTED;
     }
     tt_store_value_free(&value);
 }
@@ -405,10 +405,10 @@ static void read_list(tt__talk *t) {
 /* Only node 0's launcher puts this card. If it does not come, something else may serve the store. */
 static void read_coordinators_card(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
-    if (t->of[0].here)
+    if (t->of[0].card == TT__CARD_READ)
         return;
     read_card(t, 0);
-    if (t->introduced || t->cut || tt__now_ms() - t->began_ms < m->find_ms + m->job->join_ms)
+    if (t->joining.introduced || t->cut || tt__now_ms() - t->began_ms < m->find_ms + m->job->join_ms)
         return;
     tt_ignore(tt__fail(TT_ERR_TIMEOUT,
                        "node 0's launcher has not introduced itself within %lld s at %s:%d: is the store there served "
@@ -451,7 +451,7 @@ static tt_status tell_problem(tt__talk *t, int64_t deadline) {
             return status ? status : tt__fail(TT_ERR_TIMEOUT, "nobody is found to tell");
     TT__TRY(tt_tcp_store(&t->store, m->host, m->port, .timeout_ms = tt__left_ms(deadline)));
     TT__TRY(introduce_oneself(t));
-    for (; !t->introduced && !t->cut && tt__left_ms(deadline); tt__sleep_ms(20))
+    for (; !t->joining.introduced && !t->cut && tt__left_ms(deadline); tt__sleep_ms(20))
         tt__talk_read_cards(t);
     return m->coordinates ? wait_until_all_know(t, deadline) : TT_OK;
 }
@@ -463,7 +463,7 @@ void tt__nodes_tell_problem(const tt__nodes_member *member, int64_t timeout_ms) 
     tt_ignore(tell_problem(&t, tt__deadline_ms(timeout_ms < member->job->join_ms ? timeout_ms : member->job->join_ms)));
     tt_store_free(t.store);
     tt__secret_wipe(&t.secret);
-    json_decref(t.foretold);
+    json_decref(t.joining.foretold);
     free(t.of);
     for (tt__nodes_event *event; (event = nodes.events);) { /* what is said to a launcher that takes part */
         nodes.events = event->next;

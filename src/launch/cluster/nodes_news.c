@@ -158,11 +158,11 @@ static bool name_this_member(const tt__talk *t, const json_t *news) {
 /* The end, said by a coordinator that has not greeted this member: it may have been recorded in an earlier job. It
  * counts if no more comes of this one: tt__talk_miss_coordinator(). */
 static bool is_foretold(tt__talk *t, const json_t *news) {
-    t->greeted = t->greeted || name_this_member(t, news);
-    if (t->greeted)
+    t->joining.greeted = t->joining.greeted || name_this_member(t, news);
+    if (t->joining.greeted)
         return false;
-    json_decref(t->foretold);
-    t->foretold = json_incref((json_t *)(uintptr_t)news);
+    json_decref(t->joining.foretold);
+    t->joining.foretold = json_incref((json_t *)(uintptr_t)news);
     return true;
 }
 
@@ -221,7 +221,9 @@ static void take_news(tt__talk *t, int id, const char *text) {
     json_decref(news);
 }
 
-static bool is_read(const tt__talk *t, int id) { return id != t->id && t->of[id].here && !t->of[id].lost; }
+static bool is_read(const tt__talk *t, int id) {
+    return id != t->id && t->of[id].card == TT__CARD_READ && !t->of[id].lost;
+}
 
 static void skip_deleted(tt__talk *t, int id) {
     tt__node *node = &t->of[id];

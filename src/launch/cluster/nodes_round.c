@@ -61,11 +61,11 @@ static tt__round *copy_round(const tt__round *r) {
 static void tell_spare(tt__talk *t, const json_t *news) {
     char text[100];
     size_t n = json_array_size(json_object_get(news, "of"));
-    if ((int)n < t->nodes->member.job->max_nodes || t->told_waiting)
+    if ((int)n < t->nodes->member.job->max_nodes || t->composing.told_waiting)
         return;
     snprintf(text, sizeof text, "all %d places are taken: waiting for one to become free", (int)n);
     tt__talk_say_waits(t, text);
-    t->told_waiting = true;
+    t->composing.told_waiting = true;
 }
 
 void tt__talk_take_round(tt__talk *t, const json_t *news) {
@@ -83,15 +83,15 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
         tt__talk_fail(t, "no memory to take part in the job");
         return;
     }
-    free(t->shown);
+    free(t->look.shown);
     free(t->round);
     tt_store_free(t->notes); /* its connection ended with the last round's, if the store was renewed */
     t->notes = NULL;
-    t->greeted = true;
-    t->shown = shown;
+    t->joining.greeted = true;
+    t->look.shown = shown;
     t->round = r;
-    t->looks = 0;
-    t->closed = t->told_waiting = false;
+    t->look.id = 0;
+    t->closed = t->composing.told_waiting = false;
     bool doubts = tt__talk_replaces(t) && !t->nodes->member.coordinates;
     if (!tt__talk_post(t, (tt__nodes_event){.event = {.kind = TT__ON_ROUND, .round = {.round = copy}},
                                             .believed_ms = doubts ? TT__BELIEVED_NOT_YET : TT__BELIEVED_ALWAYS}))
@@ -103,10 +103,10 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
 /* ---- as the coordinator */
 
 void tt__talk_collect(tt__talk *t, const tt__counts *counts) {
-    t->collecting = true;
-    t->next = *counts;
-    t->came_ms = t->collecting_since_ms = tt__now_ms();
-    t->told_waiting = false;
+    t->composing.ordered = true;
+    t->composing.counts = *counts;
+    t->composing.came_ms = t->composing.since_ms = tt__now_ms();
+    t->composing.told_waiting = false;
 }
 
 void tt__talk_collect_first(tt__talk *t) {
@@ -116,7 +116,7 @@ void tt__talk_collect_first(tt__talk *t) {
 
 /* Does a member count for the next round? One of the last round does when it has nothing of it left. */
 static bool is_ready(const tt__talk *t, int id) {
-    return (TT__MUTANT(lost_node_in_round) ? t->of[id].here : tt__node_lives(&t->of[id])) &&
+    return (TT__MUTANT(lost_node_in_round) ? t->of[id].card == TT__CARD_READ : tt__node_lives(&t->of[id])) &&
            (!t->round || tt__talk_node_number(t, id) < 0 || TT__MUTANT(next_attempt_too_early) ||
             t->of[id].gone > t->round->attempt);
 }
@@ -131,7 +131,7 @@ static int count_ready(const tt__talk *t) {
 /* May the round begin with `n`? The first one waits a moment for more; later on all that are there are known. */
 static bool are_enough(const tt__talk *t, int n) {
     const tt__nodes_member *m = &t->nodes->member;
-    bool waited = t->round || tt__now_ms() - t->came_ms >= m->job->last_call_ms;
+    bool waited = t->round || tt__now_ms() - t->composing.came_ms >= m->job->last_call_ms;
     return n >= m->job->max_nodes - TT__MUTANT(attempt_without_last_node) || (n >= m->job->min_nodes && waited);
 }
 
@@ -141,8 +141,10 @@ static void count_on(tt__talk *t) {
         if (!is_ready(t, id))
             continue;
         const tt__counts *been = &t->of[id].counts;
-        t->next.attempt = t->next.attempt > been->attempt ? t->next.attempt : been->attempt + 1;
-        t->next.restarts = t->next.restarts > been->restarts ? t->next.restarts : been->restarts;
+        t->composing.counts.attempt =
+            t->composing.counts.attempt > been->attempt ? t->composing.counts.attempt : been->attempt + 1;
+        t->composing.counts.restarts =
+            t->composing.counts.restarts > been->restarts ? t->composing.counts.restarts : been->restarts;
     }
 }
 
@@ -151,8 +153,8 @@ static void count_rounds_on(tt__talk *t) {
     for (int id = 0; id < t->known; id++) {
         const tt__node *node = &t->of[id];
         if (is_ready(t, id) && tt__talk_node_number(t, id) < 0 && node->brings &&
-            node->counts.recovery >= t->next.recovery)
-            t->next.recovery = node->counts.recovery + 1;
+            node->counts.recovery >= t->composing.counts.recovery)
+            t->composing.counts.recovery = node->counts.recovery + 1;
     }
 }
 
@@ -178,9 +180,10 @@ static void begin_round(tt__talk *t) {
     if (!TT__MUTANT(kept_rounds_count_anew))
         count_rounds_on(t);
     json_t *of = list_nodes(t, &trace);
-    json_t *news = json_pack("{s:s, s:i, s:i, s:i, s:b, s:o}", "what", "round", "attempt", t->next.attempt, "restarts",
-                             t->next.restarts, "recovery", t->next.recovery, "trace", (int)trace, "of", of);
-    t->collecting = false;
+    json_t *news = json_pack("{s:s, s:i, s:i, s:i, s:b, s:o}", "what", "round", "attempt", t->composing.counts.attempt,
+                             "restarts", t->composing.counts.restarts, "recovery", t->composing.counts.recovery,
+                             "trace", (int)trace, "of", of);
+    t->composing.ordered = false;
     if (!news) {
         tt__talk_fail(t, "no memory to begin the job");
         return;
@@ -199,14 +202,14 @@ static void name_missing_nodes(const tt__talk *t, int n, char *text, size_t size
     }
     size_t used = (size_t)snprintf(text, size, "waiting for");
     for (int k = 0; k < m->job->max_nodes && used < size; k++)
-        if (k >= t->known || !t->of[k].here)
+        if (k >= t->known || t->of[k].card != TT__CARD_READ)
             used += (size_t)snprintf(text + used, size - used, " node %d", k);
 }
 
 static void wait_for_more(tt__talk *t, int n) {
     const tt__nodes_member *m = &t->nodes->member;
     char text[256];
-    int64_t waited = tt__now_ms() - t->collecting_since_ms;
+    int64_t waited = tt__now_ms() - t->composing.since_ms;
     if (waited <= QUIET_MS && waited <= m->job->join_ms)
         return;
     name_missing_nodes(t, n, text, sizeof text);
@@ -214,8 +217,8 @@ static void wait_for_more(tt__talk *t, int n) {
         tt__fail(TT_ERR_TIMEOUT, "not all of %d nodes came within %lld s: %s", m->job->min_nodes,
                  (long long)m->job->join_ms / 1000, text);
         tt__talk_fail_all(t, tt_last_error());
-    } else if (!t->told_waiting) {
-        t->told_waiting = true;
+    } else if (!t->composing.told_waiting) {
+        t->composing.told_waiting = true;
         tt__talk_say_waits(t, text);
         tt__talk_announce_json(t, json_pack("{s:s, s:s}", "what", "waits", "text", text));
     }
@@ -225,7 +228,7 @@ static void wait_for_more(tt__talk *t, int n) {
 static void tell_newcomer(tt__talk *t) {
     char text[100] = "";
     if (TT__MUTANT(newcomer_not_told) || !t->round || t->closed || t->done || !tt__talk_numbers(t) ||
-        t->round->n >= t->nodes->member.job->max_nodes || tt__now_ms() - t->came_ms < NEWCOMERS_MS)
+        t->round->n >= t->nodes->member.job->max_nodes || tt__now_ms() - t->composing.came_ms < NEWCOMERS_MS)
         return;
     for (int id = 0; id < t->known; id++) {
         tt__node *node = &t->of[id];
@@ -241,7 +244,7 @@ static void tell_newcomer(tt__talk *t) {
 void tt__talk_compose(tt__talk *t) {
     if (t->failed || t->done) /* a signal may have come after the order */
         return;
-    if (!t->collecting) {
+    if (!t->composing.ordered) {
         tell_newcomer(t);
         return;
     }
@@ -267,16 +270,16 @@ void tt__talk_check_gone(tt__talk *t) {
     t->gone = r->attempt + 1;
     tt__talk_decide(t, (tt__event){.kind = TT__ON_ALL_GONE, .all_gone = {r->attempt, kept, well}}, NULL);
     if (TT__MUTANT(news_deleted_unread))
-        t->news_of_before = t->news;
+        t->own_news.of_before = t->own_news.sent;
     tt__talk_delete_news(t); /* of the attempt before: all that took part in this one have read them */
-    t->news_of_before = t->news;
+    t->own_news.of_before = t->own_news.sent;
 }
 
 /* Return a member that has not left, or 0. A count would not do: those that were refused, or come now, leave as
  * well. */
 static int who_stays(const tt__talk *t) {
     for (int id = 1; id < t->known; id++)
-        if (t->of[id].here && !t->of[id].lost && !t->of[id].left)
+        if (t->of[id].card == TT__CARD_READ && !t->of[id].lost && !t->of[id].left)
             return id;
     return 0;
 }

@@ -190,7 +190,7 @@ void tt__talk_lose(tt__talk *t, int id, const char *text) {
     bool job = !t->nodes->member.coordinates && (id == 0 || id == t->id); /* all of it, for this member */
     if (node && !TT__MUTANT(loss_not_remembered))
         node->lost = true;
-    t->given_up = t->given_up || (job && id);
+    t->trust.given_up = t->trust.given_up || (job && id);
     if (job && tt__talk_replaces(t) && take_back_round(t->nodes))
         return;
     if (number >= 0)
@@ -199,9 +199,9 @@ void tt__talk_lose(tt__talk *t, int id, const char *text) {
 
 /* Believe what the coordinator said last, before this member could know whether it was of this life; false: nothing. */
 static bool take_foretold(tt__talk *t) {
-    const char *what = json_string_value(json_object_get(t->foretold, "what"));
-    const char *text = json_string_value(json_object_get(t->foretold, "text"));
-    if (!what || t->greeted)
+    const char *what = json_string_value(json_object_get(t->joining.foretold, "what"));
+    const char *text = json_string_value(json_object_get(t->joining.foretold, "text"));
+    if (!what || t->joining.greeted)
         return false;
     if (strcmp(what, "over") != 0)
         tt__talk_fail(t, text ? text : "");
@@ -212,7 +212,7 @@ static bool take_foretold(tt__talk *t) {
 void tt__talk_miss_coordinator(tt__talk *t, const char *text) {
     if (take_foretold(t))
         return;
-    if (!tt__talk_numbers(t) || !t->known || !t->of[0].here || t->failed) {
+    if (!tt__talk_numbers(t) || !t->known || t->of[0].card != TT__CARD_READ || t->failed) {
         tt__talk_fail(t, text);
         return;
     }
@@ -352,17 +352,17 @@ bool tt__talk_get(tt__talk *t, int id, const char *key, tt_store_value *value) {
 tt_status tt__talk_beat(tt__talk *t) {
     char key[TT__NODES_KEY], numbers[72];
     tt__talk_key(key, "beat", t->id);
-    int n = snprintf(numbers, sizeof numbers, "%lld %lld %lld", (long long)++t->beats, (long long)t->news,
-                     (long long)t->news_first);
+    int n = snprintf(numbers, sizeof numbers, "%lld %lld %lld", (long long)++t->beats, (long long)t->own_news.sent,
+                     (long long)t->own_news.first);
     return put_own(t, key, numbers, (size_t)n);
 }
 
 static void announce_text(tt__talk *t, const char *text, size_t size) {
     char key[TT__NODES_KEY];
-    tt__talk_news_key(key, t->id, t->news + 1);
+    tt__talk_news_key(key, t->id, t->own_news.sent + 1);
     if (tt__talk_check(t, put_own(t, key, text, size)))
         return;
-    t->news++;
+    t->own_news.sent++;
     tt__talk_check(t, tt__talk_beat(t));
 }
 
@@ -378,8 +378,8 @@ void tt__talk_announce_json(tt__talk *t, json_t *news) {
 
 void tt__talk_delete_news(tt__talk *t) {
     char key[TT__NODES_KEY];
-    while (!t->cut && t->news_first <= t->news_of_before) {
-        tt__talk_news_key(key, t->id, t->news_first++);
+    while (!t->cut && t->own_news.first <= t->own_news.of_before) {
+        tt__talk_news_key(key, t->id, t->own_news.first++);
         tt__talk_check(t, tt_store_delete_key(t->store, key, NULL));
     }
 }

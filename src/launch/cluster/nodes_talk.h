@@ -34,23 +34,29 @@ struct tt__nodes {
     struct tt__order *orders, **orders_end; /* nodes_thread.c */
 };
 
+/* What a member has told of itself: its card, which it puts when it comes. */
+typedef enum tt__card_state { TT__CARD_NONE, TT__CARD_LISTED, TT__CARD_READ } tt__card_state;
+
 /* What is known of a member. */
 typedef struct tt__node {
-    bool listed; /* it has put its card */
-    bool here;   /* its card has been read */
-    bool signs;  /* what it writes is signed, with `nonce` as its context */
+    tt__card_state card;
+    bool signs; /* what it writes is signed, with `nonce` as its context */
     char nonce[33];
-    bool lost, done; /* done: it has announced so */
-    bool left;       /* it has read all that it needs */
-    int gone;        /* one more than the last attempt of which it has no worker left, except those that are kept */
-    bool told;       /* the launcher knows that it has come */
-    bool kept;       /* workers of that attempt are kept */
-    bool well;       /* its workers of that attempt have ended well, of their own accord */
     int workers;
     bool wants_trace;
     tt__counts counts; /* as its card says */
     bool brings;       /* its card says that it has workers that wait for a round after counts.recovery */
     char hostname[64];
+
+    bool told; /* the launcher knows that it has come */
+    bool lost;
+    bool done; /* it has announced that nothing of the job is left there */
+    bool left; /* it has read all that it needs */
+
+    int gone;  /* one more than the last attempt of which it has no worker left, except those that are kept */
+    bool kept; /* workers of that attempt are kept */
+    bool well; /* its workers of that attempt have ended well, of their own accord */
+
     int64_t beats;      /* last seen */
     int64_t beat_ms;    /* when that grew */
     bool silent;        /* it had not grown for the heartbeat, in the last look */
@@ -60,47 +66,75 @@ typedef struct tt__node {
     int64_t refused_ms; /* when something of it was last refused; 0: never */
 } tt__node;
 
-typedef struct tt__talk {
-    tt__nodes *nodes;
-    tt_store *store;
-    tt_store *notes; /* the same, for notes to the ranks of this round; NULL: none yet */
-    tt__secret secret;
-    int id; /* this member's number */
-    char nonce[33];
+/* How far this member has come in joining. */
+typedef struct tt__joining_talk {
     bool introduced;  /* its card is put */
     bool greeted;     /* the coordinator has named its nonce, and so is of this life; it itself always is */
     json_t *foretold; /* the end of joining, as a coordinator says that has not greeted; NULL: it has not */
-    tt__node *of;     /* (known) by number; the coordinator has all members, others the coordinator alone */
+} tt__joining_talk;
+
+/* What this launcher announces. */
+typedef struct tt__own_news {
+    int64_t sent;
+    int64_t first;     /* those before it are deleted */
+    int64_t of_before; /* those up to this one are of earlier attempts, and may be deleted */
+} tt__own_news;
+
+/* Has the coordinator given this member up? A member that does not know begins nothing. */
+typedef struct tt__trust {
+    int64_t heard_ms;      /* when it was last known that it has not */
+    int64_t awaited_beats; /* not 0: it will be known again when the coordinator has had so many beats */
+    bool given_up;         /* it has */
+} tt__trust;
+
+/* The coordinator composes a round. */
+typedef struct tt__composing {
+    bool ordered;      /* the launcher wants one */
+    bool told_waiting; /* it was told for whom this waits */
+    tt__counts counts; /* of the round */
+    int64_t since_ms;  /* when it was ordered */
+    int64_t came_ms;   /* when the last member came */
+} tt__composing;
+
+/* A reader's look at the calls of all nodes. */
+typedef struct tt__job_look_state {
+    int id; /* 0: none is under way */
+    int64_t until_ms;
+    bool *shown; /* (round->n) which nodes have answered it */
+    tt__snapshot seen;
+} tt__job_look_state;
+
+typedef struct tt__talk {
+    tt__nodes *nodes;
+    tt__secret secret;
+    tt_store *store;
+    tt_store *notes; /* the same, for notes to the ranks of this round; NULL: none yet */
+    bool cut;        /* the store can't be reached any more */
+
+    int id; /* this member's number */
+    char nonce[33];
+    int64_t began_ms, beats;
+    tt__joining_talk joining;
+    tt__own_news own_news;
+    tt__trust trust;
+
+    tt__node *of; /* (known) by number; the coordinator has all members, others the coordinator alone */
     int known;
     size_t list_read;
-    bool cut;          /* the store can't be reached any more */
-    bool failed, over; /* ON_NO_ROUND, ON_OVER were posted */
-    bool told_waiting;
-    bool done; /* the launcher's DONE was carried out */
-    int64_t began_ms, beats, news;
-    int64_t news_first;     /* of this launcher: those before it are deleted */
-    int64_t news_of_before; /* those up to this one are of earlier attempts, and may be deleted */
-    int64_t heard_ms;       /* when it was last known that the coordinator has not given this member up */
     bool all_connected;     /* in the last look at beats: the connections of all that were read are there */
-    int64_t awaited_beats;  /* not 0: it will be known again when the coordinator has had so many beats */
-    bool given_up;          /* the coordinator has given this member up */
     int64_t hurry_until_ms; /* news are expected: read them more often */
     json_t *repeats;        /* the coordinator: what members have announced, to be repeated to all; NULL: nothing */
     size_t repeated_bytes;  /* the length of that */
 
-    tt__round *round;            /* the last one; NULL: none yet */
-    bool collecting;             /* the coordinator: a round is ordered */
-    tt__counts next;             /* its numbers */
-    int64_t collecting_since_ms; /* when it was ordered */
-    int64_t came_ms;             /* when the last member came */
+    tt__round *round; /* the last one; NULL: none yet */
+    tt__composing composing;
+    bool closed; /* the job waits for no further nodes */
     /* one more than the last attempt for which ON_ALL_GONE was posted, or of which no worker is left here */
     int gone;
-    bool closed; /* the job waits for no further nodes */
+    tt__job_look_state look;
 
-    int looks; /* 0: none under way; else its number */
-    int64_t look_until_ms;
-    bool *shown; /* (round->n) which nodes have answered it */
-    tt__snapshot seen;
+    bool done;         /* the launcher's DONE was carried out */
+    bool failed, over; /* ON_NO_ROUND, ON_OVER were posted */
 } tt__talk;
 
 /* Is the launcher done with the thread? */
@@ -129,7 +163,9 @@ static inline bool tt__talk_is_elastic(const tt__talk *t) {
 static inline bool tt__talk_numbers(const tt__talk *t) { return t->nodes->member.job->number < 0; }
 
 /* Does it take part, as far as is known? */
-static inline bool tt__node_lives(const tt__node *node) { return node->here && !node->lost && !node->done; }
+static inline bool tt__node_lives(const tt__node *node) {
+    return node->card == TT__CARD_READ && !node->lost && !node->done;
+}
 
 /* Is a member that is lost replaced, so that others go on without it? */
 static inline bool tt__talk_replaces(const tt__talk *t) {
@@ -140,7 +176,7 @@ static inline bool tt__talk_replaces(const tt__talk *t) {
  * reach its own store makes way; false: neither. */
 static inline bool tt__talk_will_look_again(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
-    bool will = m->election && (!t->round || m->coordinates) && !t->failed && !t->foretold;
+    bool will = m->election && (!t->round || m->coordinates) && !t->failed && !t->joining.foretold;
     t->cut = t->cut || will;
     return will;
 }

@@ -146,22 +146,22 @@ void tt__nodes_announce_done(tt__nodes *nodes, const tt__snapshot *final) {
 /* ---- in the thread: looks */
 
 static void end_look(tt__talk *t) {
-    tt__talk_post(t, (tt__nodes_event){.kind = TT__NODES_SEEN, .snapshot = t->seen});
-    t->seen = (tt__snapshot){0};
-    t->looks = 0;
+    tt__talk_post(t, (tt__nodes_event){.kind = TT__NODES_SEEN, .snapshot = t->look.seen});
+    t->look.seen = (tt__snapshot){0};
+    t->look.id = 0;
 }
 
 static void begin_look(tt__talk *t, int64_t timeout_ms) {
     int64_t id;
-    if (t->looks)
+    if (t->look.id)
         return;
     if (!t->round || t->cut || tt__talk_check(t, tt_store_add(t->store, "tutti/nodes/looks", 1, &id))) {
         end_look(t);
         return;
     }
-    t->looks = (int)id;
-    t->look_until_ms = tt__deadline_ms(timeout_ms);
-    memset(t->shown, 0, (size_t)t->round->n * sizeof *t->shown);
+    t->look.id = (int)id;
+    t->look.until_ms = tt__deadline_ms(timeout_ms);
+    memset(t->look.shown, 0, (size_t)t->round->n * sizeof *t->look.shown);
     tt__talk_announce_json(t, json_pack("{s:s, s:i}", "what", "look", "id", (int)id));
 }
 
@@ -184,13 +184,13 @@ static void continue_look(tt__talk *t) {
         char key[TT__NODES_KEY];
         int id = t->round->of[k].member;
         const tt__node *node = tt__talk_node(t, id);
-        if (t->shown[k] || (node && node->lost) || id == t->id)
+        if (t->look.shown[k] || (node && node->lost) || id == t->id)
             continue;
-        snprintf(key, sizeof key, "tutti/nodes/look/%d/%d", t->looks, id);
-        t->shown[k] = !t->cut && read_blob(t, key, &t->seen);
-        all = all && t->shown[k];
+        snprintf(key, sizeof key, "tutti/nodes/look/%d/%d", t->look.id, id);
+        t->look.shown[k] = !t->cut && read_blob(t, key, &t->look.seen);
+        all = all && t->look.shown[k];
     }
-    if (all || t->cut || tt__now_ms() > t->look_until_ms)
+    if (all || t->cut || tt__now_ms() > t->look.until_ms)
         end_look(t);
 }
 
@@ -254,7 +254,7 @@ static void take_own_gone(tt__talk *t, const tt__gone *gone) {
         t->of[0].kept = gone->kept;
         t->of[0].well = gone->well;
     } else if (gone->attempt >= t->gone) { /* what follows the first time the coordinator may not read before a round */
-        t->news_of_before = t->news;
+        t->own_news.of_before = t->own_news.sent;
         t->gone = gone->attempt + 1;
     }
 }
@@ -320,9 +320,9 @@ static void execute_order(tt__talk *t, tt__order *order) {
         t->closed = true;
     else if (order->kind == ORDER_LOOK)
         begin_look(t, order->timeout_ms);
-    else if (order->kind == ORDER_NOTE && can_talk && !t->given_up)
+    else if (order->kind == ORDER_NOTE && can_talk && !t->trust.given_up)
         leave_note(t, order);
-    else if (order->kind == ORDER_BLOB && can_talk && !t->given_up)
+    else if (order->kind == ORDER_BLOB && can_talk && !t->trust.given_up)
         put_blob(t, order);
     else if (order->kind == ORDER_NEWS && can_talk)
         announce(t, order);
@@ -330,22 +330,22 @@ static void execute_order(tt__talk *t, tt__order *order) {
 
 /* Is it known that this member has not been given up, or of no concern? */
 static bool is_trusted(const tt__talk *t) {
-    bool asks = tt__talk_replaces(t) && !t->nodes->member.coordinates && t->round && !t->given_up && !t->cut;
-    return !asks || tt__now_ms() - t->heard_ms < t->nodes->member.job->heartbeat_ms / 2;
+    bool asks = tt__talk_replaces(t) && !t->nodes->member.coordinates && t->round && !t->trust.given_up && !t->cut;
+    return !asks || tt__now_ms() - t->trust.heard_ms < t->nodes->member.job->heartbeat_ms / 2;
 }
 
 /* All that the coordinator has said is read. If this member stood still, the coordinator may be giving it up right now:
  * two beats later it has said so. */
 static void note_heard(tt__talk *t) {
     int64_t now = tt__now_ms();
-    bool late = t->heard_ms && now - t->heard_ms >= t->nodes->member.job->heartbeat_ms / 2;
-    if (late && !t->awaited_beats)
-        t->awaited_beats = t->of[0].beats + 2;
-    if (late && t->of[0].beats < t->awaited_beats)
+    bool late = t->trust.heard_ms && now - t->trust.heard_ms >= t->nodes->member.job->heartbeat_ms / 2;
+    if (late && !t->trust.awaited_beats)
+        t->trust.awaited_beats = t->of[0].beats + 2;
+    if (late && t->of[0].beats < t->trust.awaited_beats)
         return;
-    t->awaited_beats = 0;
-    t->heard_ms = now;
-    if (!t->given_up)
+    t->trust.awaited_beats = 0;
+    t->trust.heard_ms = now;
+    if (!t->trust.given_up)
         tt__nodes_believe(t->nodes, now);
 }
 
@@ -369,33 +369,33 @@ static void talk_step(tt__talk *t) {
     execute_orders(t);
     if (!t->cut && !t->failed && t->store)
         tt__talk_read_news(t);
-    if (!t->cut && t->store && t->known && t->of[0].here)
+    if (!t->cut && t->store && t->known && t->of[0].card == TT__CARD_READ)
         note_heard(t);
     if (t->nodes->member.coordinates && !t->cut && !t->failed && t->store) {
         tt__talk_check_gone(t);
         if (tt__talk_may_compose(t))
             tt__talk_compose(t);
     }
-    if (t->looks)
+    if (t->look.id)
         continue_look(t);
     check_over(t);
 }
 
 static void sleep_a_beat(const tt__talk *t) {
     struct pollfd wake = {.fd = t->nodes->wake_fd, .events = POLLIN};
-    bool often = t->looks || tt__now_ms() < t->hurry_until_ms || (!t->round && t->store);
+    bool often = t->look.id || tt__now_ms() < t->hurry_until_ms || (!t->round && t->store);
     if (tt__poll(&wake, 1, often ? BEAT_MS / 8 : BEAT_MS))
         tt__wake_clear(wake.fd);
 }
 
 static void talk_free(tt__talk *t) {
-    tt__snapshot_free(&t->seen);
+    tt__snapshot_free(&t->look.seen);
     json_decref(t->repeats);
-    json_decref(t->foretold);
+    json_decref(t->joining.foretold);
     tt_store_free(t->notes);
     tt_store_free(t->store);
     tt__secret_wipe(&t->secret);
-    free(t->shown);
+    free(t->look.shown);
     free(t->round);
     free(t->of);
 }
