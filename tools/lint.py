@@ -23,6 +23,7 @@ is one.
             folder), and no two files a static function of one name, so that a backtrace tells them apart
   types     no two types of src/ and include/ that begin with tt_ have one name, so that a name means one thing
   mentions  the files that comments and ARCHITECTURE.md name are there
+  words     comments of src/ and include/ have none of the phrases that readers stumbled over
   columns   no line above 120 columns; tools/wrap.py, which ./dev fmt runs, wraps comments and the text of pages, where
             only rows of tables and single words, such as links, may be longer
   sites     a call of ours to other ranks says in words what it is part of: its line would mean nothing to a program
@@ -72,6 +73,8 @@ INDEX = "docs/README.md"
 OF_ALL_TIMES = ("CHANGELOG.md", "ARCHITECTURE.md")  # these also name what is gone, or is no public function
 INDEXED = ("docs/**/*.md", "docs/man/*.1")
 
+# Phrases that no reader takes in at once, and that return.
+STUMBLED_OVER = r"\b(likewise|but\s+for|as\s+it\s+lies|to\s+who|of\s+who)\b"
 # By which tests see what no program can: memory that is given back, keys that are renewed, a schedule that is valid.
 FOR_TESTS = set("tt__arena_end tt__pool_trim tt__schedule_check tt__seal_rekey_every".split())
 # Files of others that comments name.
@@ -395,6 +398,15 @@ def check_states(texts):
                     "that exclude each other are one enum")
 
 
+def check_words(texts):
+    """`texts`: path -> text."""
+    for name, text in texts.items():
+        for comment in re.finditer(r"/\*.*?\*/", text, flags=re.S):
+            for found in re.finditer(STUMBLED_OVER, re.sub(r"\n \*", "\n  ", comment[0])):
+                line = text.count("\n", 0, comment.start() + found.start()) + 1
+                yield name, line, f'"{" ".join(found[0].split())}": say it plainly'
+
+
 def check_callers(texts):
     """`texts`: path -> text of all that may call functions of src/, without tests."""
     bare = {name: strip_comments(text) for name, text in texts.items()}
@@ -713,6 +725,7 @@ def source_findings():
     headers = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("include/tutti/*.h")}
     yield from check_states(texts)
     yield from check_type_names(texts | headers)
+    yield from check_words(texts | headers)
     yield from check_include_circles(texts)
     files = {path.name for folder in COLUMN_FOLDERS for path in (ROOT / folder).rglob("*.*")}
     commented = {str(path.relative_to(ROOT)): path.read_text() for folder in ("src", "include", "plugins", "tests")

@@ -94,7 +94,7 @@ TT_API void tt_grad_scaler_free(tt_grad_scaler *scaler);
 typedef enum tt_opt_level {
     TT_O1, /* the model runs under autocast; its parameters stay f32 */
     TT_O0, /* nothing is changed */
-    TT_O2, /* as TT_O1, with parameters and buffers of `dtype`, but for those of batch norms */
+    TT_O2, /* as TT_O1, with parameters and buffers of `dtype`, except those of batch norms */
     TT_O3  /* parameters, buffers and all that is computed are of `dtype` */
 } tt_opt_level;
 

@@ -1,8 +1,8 @@
 /* tutti/init.h: initial values of parameters. PyTorch: torch.nn.init.
  *
- * Each fills x, floats of any layout on any device, in place, without a record: parameters may be filled. What draws
- * takes f32 or f64, gives the bits of PyTorch 1.13 from the same seed (tt_manual_seed()), but for
- * tt_init_orthogonal_(), whose numbers are PyTorch's to 1e-6, and changes nothing where x has no elements.
+ * Each fills x, floats of any layout on any device, in place, without a record: parameters may be filled. Functions
+ * that draw take f32 or f64, and give the bits of PyTorch 1.13 from the same seed (tt_manual_seed()), except
+ * tt_init_orthogonal_(), whose numbers are PyTorch's to 1e-6. If x has no elements, nothing changes.
  * The fans of a weight (K,C,...): fan_in is how many inputs an output sums, the product of C and what follows; fan_out
  * the same with K.
  * Errors: x NULL: as tt_item(); TT_ERR_DTYPE; TT_ERR_SHAPE x has too few dimensions; TT_ERR_INVALID an option,

@@ -314,7 +314,7 @@ typedef struct tt_nn_group_norm_args {
     char tt_end;    /* not an option: see base.h */
 } tt_nn_group_norm_args;
 
-/* torch.nn.LayerNorm, RMSNorm, GroupNorm. Parameters "weight" (ones) and, but for RMSNorm, "bias" (zeros).
+/* torch.nn.LayerNorm, RMSNorm, GroupNorm. Parameters "weight" (ones) and "bias" (zeros; RMSNorm has none).
  *   tt_nn_layer_norm(TT_SHAPE(256))     tt_nn_group_norm(8, 64)
  * Errors: TT_ERR_INVALID sizes below 1, a negative eps; TT_ERR_DTYPE. */
 TT_API tt_module *tt_nn_layer_norm_with(const tt_nn_layer_norm_args *args, size_t size);

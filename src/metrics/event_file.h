@@ -20,8 +20,7 @@ enum { TT__HISTOGRAM_EDGES = 1549 }; /* 774 on each side, and 0 */
 
 typedef struct tt__histogram {
     double min, max, num, sum, sum_squares;
-    size_t size;                       /* buckets; those before the first value and behind the last are left out, but
-                                         for one before */
+    size_t size;                       /* buckets, from the one before the first value to that of the last */
     double limit[TT__HISTOGRAM_EDGES]; /* of bucket i: its values are below limit[i], and not below limit[i - 1] */
     double count[TT__HISTOGRAM_EDGES];
 } tt__histogram;

@@ -43,7 +43,7 @@ typedef struct resnet_block {
     tt_module *downsample;                          /* or NULL */
 } resnet_block;
 
-/* Make a convolution without bias that keeps the size of the image but for its stride; its normalisation. */
+/* Make a convolution without bias, whose stride alone makes the image smaller, and its normalisation. */
 static tt_module *resnet_conv(const resnet_made *made, int64_t in, int64_t out, int64_t kernel, int64_t stride) {
     return tt_nn_conv2d(in, out, kernel, .stride = stride, .padding = kernel / 2, .no_bias = true,
                         .generator = made->generator, .dtype = made->dtype);

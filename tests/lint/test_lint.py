@@ -265,6 +265,14 @@ class Callers(unittest.TestCase):
         self.assertIn("tt__none is called by nobody", found[0][2])
 
 
+class Words(unittest.TestCase):
+    def test_phrases_in_comments_are_found(self):
+        text = "int a; /* b,\n * but\n * for c */\nchar *d = \"likewise\"; /* Likely so, but forever. */\n"
+        found = list(lint.check_words({"src/a.c": text}))
+        self.assertEqual([(name, line) for name, line, _ in found], [("src/a.c", 2)])
+        self.assertIn('"but for"', found[0][2])
+
+
 class Mentions(unittest.TestCase):
     def test_a_file_that_is_gone_is_found(self):
         source = ("int x; /* As net/io.h says.\n * And gone.c, comm/old.h; tt_NAME.c, \"transformer.h.0\". */\n"

@@ -62,7 +62,7 @@ void tt__wait_done(tt_work *work, int64_t until_ms);
  * the work is done. Takes the lock. */
 void tt__look_after(tt_work *work);
 
-/* ---- driver.c. The lock is held, but for the driver of a call that runs alone. */
+/* ---- driver.c. The lock is held, except by the driver of a call that runs alone. */
 
 typedef enum tt__run { TT__RUN_WAITS, TT__RUN_DONE, TT__RUN_REFUSED, TT__RUN_FAILED } tt__run;
 

@@ -273,7 +273,7 @@ size_t tt__handshake_refusal(tt__refusal why, uint8_t message[TT__HANDSHAKE_MESS
 
 static const struct {
     tt_status status;
-    const char *reason; /* the other side, for a log of who was refused */
+    const char *reason; /* what is wrong with the other side, for the log */
     const char *text;   /* the same for an error, and what to do */
 } words[] = {
     [TT__REFUSED_NOT] = {TT_ERR_AUTH, "nothing", "the handshake has not ended"},

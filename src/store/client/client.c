@@ -12,11 +12,10 @@
 
 enum {
     KEEP_BUFFER = 64 * 1024,
-    /* a live server answers CANCEL_WAIT at once */
-    CANCEL_MS = 5000,
-    INTERRUPTED_MS = 300, /* likewise, for who has to go on */
+    CANCEL_MS = 5000,     /* for the answer to CANCEL_WAIT, which a live server gives at once */
+    INTERRUPTED_MS = 300, /* the same in a thread that was interrupted, and has to go on */
     RECONNECT_MS = 10,
-    OLDER_MS = 2000, /* in which a 1.13 server answers */
+    OLDER_MS = 2000, /* a server of PyTorch 1.13 answers within this time */
 };
 
 bool tt__store_client_is_open(const tt__store_client *client) { return client->stream.fd >= 0; }
