@@ -23,6 +23,8 @@ void tt__random_seed(void *bytes, size_t size) {
     uint64_t weak[2] = {(uint64_t)tt__now_ns(), (uint64_t)tt__realtime_ns() ^ (uint64_t)getpid() << 40};
     if (getrandom(bytes, size, GRND_NONBLOCK) == (ssize_t)size)
         return;
-    for (size_t i = 0; i < size; i++)
-        ((uint8_t *)bytes)[i] = ((const uint8_t *)weak)[i % sizeof weak];
+    for (size_t at = 0, n; at < size; at += n) {
+        n = size - at < sizeof weak ? size - at : sizeof weak;
+        memcpy((uint8_t *)bytes + at, weak, n);
+    }
 }

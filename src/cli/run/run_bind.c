@@ -293,6 +293,7 @@ static void divide_parts(cpu_set_t *cpus, int workers, const cpu_set_t *usable, 
 /* Find the CPUs near a GPU: those of its NUMA node, or with --numa-binding=socket those of that node's processor. */
 static tt_status find_near(cpu_set_t *near, int *node, const char *bus_id, const cpu_set_t *usable, const binding *b) {
     cpu_set_t of_node;
+    CPU_ZERO(&of_node);
     TT__TRY(find_gpu_node(bus_id, node, &of_node));
     CPU_AND(near, &of_node, usable);
     for (int cpu = 0; b->parts == packages && cpu < TT__TOPOLOGY_CPUS && cpu < CPU_SETSIZE; cpu++)

@@ -51,7 +51,7 @@ static void take_end(tt__talk *t, int node, const json_t *news) {
     const char *account = json_string_value(json_object_get(news, "account"));
     w->account = account && *account ? strdup(account) : NULL;
     end->tail = strdup(tail);
-    tt__talk_post(t, (tt__nodes_event){.event = {.kind = TT__ON_REMOTE_END, .end = end}});
+    tt__talk_post(t, &(tt__nodes_event){.event = {.kind = TT__ON_REMOTE_END, .end = end}});
 }
 
 static void take_success(tt__talk *t, const json_t *news) {
@@ -72,7 +72,7 @@ static bool take_common(tt__talk *t, int from, const char *what, const json_t *n
         tt__talk_decide(
             t, (tt__event){.kind = TT__ON_REMOTE_SIGNAL, .remote_signal = {node, number_in(news, "signal")}}, NULL);
     else if (!strcmp(what, "look"))
-        tt__talk_post(t, (tt__nodes_event){.kind = TT__NODES_LOOK, .look = number_in(news, "id")});
+        tt__talk_post(t, &(tt__nodes_event){.kind = TT__NODES_LOOK, .look = number_in(news, "id")});
     else if (!strcmp(what, "success"))
         take_success(t, news);
     else if (!strcmp(what, "gone") && json_is_true(json_object_get(news, "kept")))

@@ -76,14 +76,14 @@ void tt__nodes_event_free(tt__nodes_event *event) {
     free(event);
 }
 
-bool tt__talk_post(tt__talk *t, tt__nodes_event event) {
+bool tt__talk_post(tt__talk *t, tt__nodes_event *event) {
     tt__nodes *nodes = t->nodes;
     tt__nodes_event *copy = malloc(sizeof *copy);
     if (!copy) {
-        empty_event(&event);
+        empty_event(event);
         return false;
     }
-    *copy = event;
+    *copy = *event;
     pthread_mutex_lock(&nodes->lock);
     *nodes->events_end = copy;
     nodes->events_end = &copy->next;
@@ -163,7 +163,7 @@ void tt__talk_decide(tt__talk *t, tt__event decision, const char *text) {
         event.event.text = event.text ? event.text : "the other nodes can't be joined";
     else if (decision.kind == TT__ON_REGROUP || decision.kind == TT__ON_NEWCOMER)
         event.event.regroup.why = event.text ? event.text : "the nodes change";
-    tt__talk_post(t, event);
+    tt__talk_post(t, &event);
 }
 
 void tt__talk_decide_lost(tt__talk *t, tt__event_kind kind, int number, const char *why) {
@@ -171,11 +171,12 @@ void tt__talk_decide_lost(tt__talk *t, tt__event_kind kind, int number, const ch
     if (!node)
         return;
     *node = (tt__lost_node){.node = number, .why = strdup(why)};
-    tt__talk_post(t, (tt__nodes_event){.event = {.kind = kind, .lost = {node}}});
+    tt__talk_post(
+        t, &(tt__nodes_event){.event = {.kind = kind == TT__ON_LEFT ? TT__ON_LEFT : TT__ON_LOST, .lost = {node}}});
 }
 
 void tt__talk_say_waits(tt__talk *t, const char *text) {
-    tt__talk_post(t, (tt__nodes_event){.kind = TT__NODES_WAITS, .text = strdup(text)});
+    tt__talk_post(t, &(tt__nodes_event){.kind = TT__NODES_WAITS, .text = strdup(text)});
 }
 
 void tt__talk_fail(tt__talk *t, const char *text) {

@@ -146,7 +146,7 @@ void tt__nodes_announce_done(tt__nodes *nodes, const tt__snapshot *final) {
 /* ---- in the thread: looks */
 
 static void end_look(tt__talk *t) {
-    tt__talk_post(t, (tt__nodes_event){.kind = TT__NODES_SEEN, .snapshot = t->look.seen});
+    tt__talk_post(t, &(tt__nodes_event){.kind = TT__NODES_SEEN, .snapshot = t->look.seen});
     t->look.seen = (tt__snapshot){0};
     t->look.id = 0;
 }
@@ -233,7 +233,7 @@ static void check_over(tt__talk *t) {
             tt__talk_wait_for_leavers(t);
     } else if (!t->cut)
         tt__talk_check(t, tt__talk_put_left(t));
-    t->over = tt__talk_post(t, event);
+    t->over = tt__talk_post(t, &event);
 }
 
 /* ---- orders are carried out */

@@ -9,8 +9,6 @@
 #include <string.h>
 
 const char tt__zero_kind[] = "ZeRO";
-#include "autograd/leaf.h"
-#include "base/error.h"
 
 tt__zero *tt__zero_of(const char *who, const tt_optimizer *optimizer) {
     if (!optimizer) {
