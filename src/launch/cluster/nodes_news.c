@@ -51,7 +51,8 @@ static void take_end(tt__talk *t, int node, const json_t *news) {
     const char *account = json_string_value(json_object_get(news, "account"));
     w->account = account && *account ? strdup(account) : NULL;
     end->tail = strdup(tail);
-    tt__talk_post(t, &(tt__nodes_event){.event = {.kind = TT__ON_REMOTE_END, .end = end}});
+    if (!tt__talk_post(t, &(tt__nodes_event){.event = {.kind = TT__ON_REMOTE_END, .end = end}}))
+        tt__remote_end_free(end);
 }
 
 static void take_success(tt__talk *t, const json_t *news) {

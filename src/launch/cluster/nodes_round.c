@@ -94,8 +94,10 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
     t->closed = t->composing.told_waiting = false;
     bool doubts = tt__talk_replaces(t) && !t->nodes->member.coordinates;
     if (!tt__talk_post(t, &(tt__nodes_event){.event = {.kind = TT__ON_ROUND, .round = {.round = copy}},
-                                             .believed_ms = doubts ? TT__BELIEVED_NOT_YET : TT__BELIEVED_ALWAYS}))
+                                             .believed_ms = doubts ? TT__BELIEVED_NOT_YET : TT__BELIEVED_ALWAYS})) {
+        free(copy);
         tt__talk_fail(t, "no memory to take part in the job");
+    }
     if (!t->nodes->member.coordinates) /* it has read what this member has announced before it was gone */
         tt__talk_delete_news(t);
 }

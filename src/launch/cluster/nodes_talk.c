@@ -58,8 +58,7 @@ json_t *tt__talk_nonces(const tt__talk *t) {
 
 int tt__nodes_fd(const tt__nodes *nodes) { return nodes->events_fd; }
 
-/* Free what an event holds. */
-static void empty_event(tt__nodes_event *event) {
+void tt__nodes_event_free(tt__nodes_event *event) {
     tt__event *decision = &event->event;
     if (event->kind == TT__NODES_DECIDES && decision->kind == TT__ON_ROUND)
         free(decision->round.round);
@@ -69,10 +68,6 @@ static void empty_event(tt__nodes_event *event) {
         tt__lost_node_free(decision->lost.node);
     free(event->text);
     tt__snapshot_free(&event->snapshot);
-}
-
-void tt__nodes_event_free(tt__nodes_event *event) {
-    empty_event(event);
     free(event);
 }
 
@@ -80,7 +75,8 @@ bool tt__talk_post(tt__talk *t, tt__nodes_event *event) {
     tt__nodes *nodes = t->nodes;
     tt__nodes_event *copy = malloc(sizeof *copy);
     if (!copy) {
-        empty_event(event);
+        free(event->text);
+        tt__snapshot_free(&event->snapshot);
         return false;
     }
     *copy = *event;
@@ -171,8 +167,8 @@ void tt__talk_decide_lost(tt__talk *t, tt__event_kind kind, int number, const ch
     if (!node)
         return;
     *node = (tt__lost_node){.node = number, .why = strdup(why)};
-    tt__talk_post(
-        t, &(tt__nodes_event){.event = {.kind = kind == TT__ON_LEFT ? TT__ON_LEFT : TT__ON_LOST, .lost = {node}}});
+    if (!tt__talk_post(t, &(tt__nodes_event){.event = {.kind = kind, .lost = {node}}}))
+        tt__lost_node_free(node);
 }
 
 void tt__talk_say_waits(tt__talk *t, const char *text) {

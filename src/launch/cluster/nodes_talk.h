@@ -183,7 +183,8 @@ static inline bool tt__talk_will_look_again(tt__talk *t) {
 
 /* ---- events for the launcher */
 
-/* Post an event, which takes over what it holds. False: no memory. */
+/* Post an event, which takes over what it holds. False: no memory; a decision's round, end or node then stays the
+ * caller's. */
 bool tt__talk_post(tt__talk *t, tt__nodes_event *event);
 /* Post an event for the machine. `text` becomes the event's, where it has one. */
 void tt__talk_decide(tt__talk *t, tt__event event, const char *text);
