@@ -169,7 +169,7 @@ void tt__talk_decide_lost(tt__talk *t, tt__event_kind kind, int number, const ch
     *node = (tt__lost_node){.node = number, .why = strdup(why)};
     if (!tt__talk_post(t, &(tt__nodes_event){.event = {.kind = kind, .lost = {node}}}))
         tt__lost_node_free(node);
-}
+} /* NOLINT(clang-analyzer-unix.Malloc): the event has it */
 
 void tt__talk_say_waits(tt__talk *t, const char *text) {
     tt__talk_post(t, &(tt__nodes_event){.kind = TT__NODES_WAITS, .text = strdup(text)});
