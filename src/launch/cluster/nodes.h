@@ -24,12 +24,12 @@
  * The store is renewed between attempts; these keys and the launchers' connections outlive that
  * (store/server/renewal.h).
  *
- * All but the numbers, the two lists and "alive" are signed with the job secret (store/signed.h), so that nothing
- * recorded in an earlier job is taken: the coordinator's card is signed over the life of the store, and has a fresh
- * nonce, which is the context of the others' cards, of looks and of last calls; the context of what launcher K writes
- * after its card is a nonce from that card. The coordinator's first words to a member, a round or why there is none,
- * name the member's nonce: else the member does not believe them. What is not signed is refused, logged, and read again
- * later. A launcher without the secret may take part only if no card says `demands_it`.
+ * All but the numbers, the two lists and "alive" are signed with the job secret (store/signed.h) and a context, so that
+ * nothing recorded in an earlier job is taken. The context of the coordinator's card is the life of the store. That
+ * card has a fresh nonce, the context of the others' cards, of looks and of last calls. The context of what launcher K
+ * writes after its card is a nonce from that card. The coordinator's first words to a member, a round or why there is
+ * none, name the member's nonce: else the member does not believe them. What is not signed is refused, logged, and read
+ * again later. A launcher without the secret may take part only if no card says `demands_it`.
  *
  * A member is lost when its beats have not grown for the heartbeat, or earlier, when its connection has ended.
  * Launchers end together: each announces "done" when it has no worker left, and stays until all have done so or are
@@ -45,8 +45,8 @@
  * it begins a round, or announces anything, only if it has heard the coordinator within half a heartbeat. Otherwise it
  * waits for two more beats of the coordinator, which would have told it by then.
  *
- * Workers that are kept wait for a round with a higher number than the last one that they were in. A node that has
- * lost the job says the number of its workers' round in its card, so that a new coordinator knows it, too. */
+ * Workers that are kept wait for a round with a higher number than the last one that they were in. A node that has lost
+ * the job says the number of its workers' round in its card, so that a new coordinator knows it, too. */
 #ifndef TT_LAUNCH_CLUSTER_NODES_H
 #define TT_LAUNCH_CLUSTER_NODES_H
 

@@ -1,10 +1,10 @@
 /* The workers' stderr: passed through line by line, the tail of each kept for the report.
  *
- * Every worker writes into a pipe of its own, or a terminal of its own where the launcher's stderr is one.
- * Whole lines go to the launcher's stderr in one piece, so that ranks don't mix inside a line; text that has no line
- * end after FLUSH_MS (a prompt, a progress bar) is passed on as it is. Lines of tt_report() are held for as long at
- * most, and merged where several ranks write the same (merge.h). Nothing here waits for the reader of our stderr: while
- * it does not read, the pipes fill and the workers wait, but the launcher goes on. */
+ * Every worker writes into a pipe of its own, or a terminal of its own where the launcher's stderr is one. Whole lines
+ * go to the launcher's stderr in one piece, so that ranks don't mix inside a line; text that has no line end after
+ * FLUSH_MS (a prompt, a progress bar) is passed on as it is. Lines of tt_report() are held for FLUSH_MS at most, and
+ * merged where several ranks write the same (merge.h). Nothing here waits for the reader of our stderr: while it does
+ * not read, the pipes fill and the workers wait, but the launcher goes on. */
 #ifndef TT_LAUNCH_LOCAL_STREAMS_H
 #define TT_LAUNCH_LOCAL_STREAMS_H
 
