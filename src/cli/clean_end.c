@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The folder that was made here, if it may still be empty. The lock is held while it is made: a signal in between would
- * leave it. */
+/* The folder that was made here, if it may still be empty. The lock is held from before it is made until it is noted
+ * here: a signal in between would leave the folder. */
 static pthread_mutex_t folder_lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *made_folder;
 

@@ -102,8 +102,8 @@ static void put_runs_program(const tt__command *command) {
     fputs(":'*) program=1; break ;;\n", stdout);
 }
 
-/* Print the function that gets from the words before the cursor's ($typed) to those that can stand at the cursor:
- * $flags and $offers. */
+/* Print the function that finds, from the words before the cursor ($typed), those that can stand at the cursor: $flags
+ * and $offers. */
 static void put_function(const tt__command *root) {
     fputs("_tutti_offers() {\n"
           "    local word value_of= program= command_path=tutti\n"

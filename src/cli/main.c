@@ -107,7 +107,7 @@ static struct {
 
 static void main_elsewhere(void) { elsewhere.code = tutti_main(elsewhere.argc, elsewhere.argv); }
 
-/* Run on a stack of our own: the limit is the workers', too, and may be one that can't be raised. */
+/* Run on a stack of our own. Raising the limit is no way: the workers would inherit it, and it may be a hard one. */
 static int main_on_large_stack(int argc, char **argv) {
     ucontext_t there;
     void *memory = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);

@@ -128,7 +128,7 @@ static tt_status elastic_begin(tt_elastic *e, const tt_elastic_new_args *a) {
     tt__recovery_say((tt__recovery){.recovers = 1});
     TT__TRY(tt__standing_record_open(&e->standing, e->rank, e->world));
     TT__TRY(join_round(e));
-    if (a->stop_on_signals) /* before, a signal ends the process, which may wait long and has nothing to save */
+    if (a->stop_on_signals) /* until here a signal ends the process, which may wait long and has nothing to save */
         tt__stop_wish_begin(&e->stop);
     return TT_OK;
 }

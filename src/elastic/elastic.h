@@ -25,7 +25,7 @@ typedef struct tt__stop_wish {
 void tt__stop_wish_begin(tt__stop_wish *wish);
 void tt__stop_wish_end(tt__stop_wish *wish);
 
-/* Return the signal that came first since then; 0: none. */
+/* Return the signal that came first since tt__stop_wish_begin(); 0: none. */
 int tt__stop_wish_signal(const tt__stop_wish *wish);
 
 /* ---- state_parts.c: what the state of an elastic job is made of, and copies of it */
@@ -54,7 +54,7 @@ tt_status tt__parts_load(const tt__parts *parts, const tt__bytes *copy);
 /* Bind all parts to the group. */
 tt_status tt__parts_bind(tt__parts *parts, tt_group *group);
 
-/* Let go of it, also if only some parts were bound. */
+/* Unbind all parts from the group, also if only some were bound. */
 void tt__parts_unbind(tt__parts *parts);
 
 /* Destroy all. */
@@ -66,16 +66,16 @@ void tt__parts_free(tt__parts *parts);
  * while it has no group because joining one failed. On its connection the launcher tells of rounds. */
 typedef struct tt__standing_record {
     tt__recorder *recorder; /* NULL: no launcher watches */
-    int memory;             /* its descriptor, and */
-    int socket;             /* that of the connection to the launcher; -1: there is none */
+    int memory;             /* descriptor of the recorder's memory */
+    int socket;             /* descriptor of the connection to the launcher; -1: there is none */
 } tt__standing_record;
 
-/* Claim the one that a process may have, since signals and what the launcher is told are the process's. False: it is
- * claimed already. A forked child may claim its own. */
+/* Claim this process's standing record. A process may have one only, since signals and what the launcher is told are
+ * the process's. False: it is claimed already. A forked child may claim its own. */
 bool tt__standing_record_claim(void);
 void tt__standing_record_release(void);
 
-/* Make one and show it to the launcher, if there is a launcher. */
+/* Make the record and show it to the launcher, if there is a launcher. */
 tt_status tt__standing_record_open(tt__standing_record *standing, int rank, int world);
 
 /* Show it to the launcher again, as that of this rank, in place of a group's recorder that has ended or soon will. */
@@ -99,7 +99,7 @@ typedef struct tt__round_news {
 tt_status tt__round_read(tt__round_news *news, const tt__job_round *told);
 
 /* Wait until the launcher tells, over `socket`, of a round after `round`. Errors: TT_ERR_TIMEOUT it doesn't; TT_ERR_NET
- * it has ended; TT_ERR_ABORTED a signal of `stop` came; the thread's last error, with the launcher's words: it says
+ * it has ended; TT_ERR_ABORTED a signal of `stop` came; the thread's last error, with the launcher's words, if it says
  * that no round follows. */
 tt_status tt__round_await(int socket, tt__round_news *news, int round, int64_t wait_ms, const tt__stop_wish *stop);
 
@@ -111,7 +111,7 @@ bool tt__round_wanted(int socket, int round);
 /* Commits are numbered from a state that the ranks of a round have agreed on, so commits of one line and number are the
  * same on all ranks. A rank that was cut off for some rounds may have other commits of the same numbers. */
 typedef struct tt__line {
-    int64_t round; /* that it began in; -1: none */
+    int64_t round; /* in which it began; -1: none */
     uint64_t id;   /* drawn by a rank of that round */
 } tt__line;
 
@@ -128,7 +128,7 @@ struct tt_elastic {
     tt__line line;   /* what the commits belong to */
     bool synced;     /* since it joined the group, this rank has the same state as the others */
     bool due;        /* all ranks know that the launcher wants another round */
-    bool changed;    /* by the last restore */
+    bool changed;    /* the last restore has set `change` */
     tt_elastic_change change;
     char reason[512];
     tt__standing_record standing;

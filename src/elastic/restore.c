@@ -203,7 +203,7 @@ tt_status tt_elastic_restore(tt_elastic *e) {
     if (status) {
         if (status == TT_ERR_ABORTED && tt__stop_wish_signal(&e->stop))
             set_last_commit(e);
-        if (tt__elastic_mends(status)) /* a failure of this rank alone is told as any other */
+        if (tt__elastic_mends(status)) /* another failure concerns this rank alone, and is told as usual */
             tt__error_file_write(tt_last_error(), true);
         return status;
     }

@@ -1,5 +1,6 @@
-/* A copy of the state holds for each part the name's size, the name, the size, the bytes. The name is there because the
- * rank that reads it may have registered something else. */
+/* The parts of an elastic job's state: copying them, and binding them to a group. A copy holds for each part the name's
+ * size, the name, the size, the bytes. The name is there because the rank that reads it may have registered something
+ * else. */
 #include "elastic/elastic.h"
 
 #include "base/args.h"

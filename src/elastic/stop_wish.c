@@ -1,3 +1,4 @@
+/* SIGTERM and SIGUSR1 as a wish to stop, on which ranks agree. */
 #include "elastic/elastic.h"
 
 #include <stddef.h>

@@ -36,7 +36,7 @@ typedef struct tt__etcd_place {
     const char *ca_file, *cert_file, *key_file; /* NULL: as the environment says */
 } tt__etcd_place;
 
-/* What look() gets of a running job, and how it prints for the user. */
+/* How look() reads a running job, and prints for the user. */
 typedef struct tt__job_look {
     void *user;
     const void *(*recorder)(void *user, int i, size_t *size); /* as tt__watch_recorder() */
@@ -57,21 +57,21 @@ typedef struct tt__job {
     int local_rank_at;           /* argv[local_rank_at] becomes each worker's "--NAME=N"; 0: no argument does */
     const char *local_rank_name; /* NAME: "local-rank" or "local_rank" */
     int workers;                 /* on this node */
-    int min_nodes, max_nodes;    /* on how many it may run */
-    int number;                  /* this node's, of a set where each has one; -1: it gets one when it comes */
-    int serves;                  /* number -1: whether this one serves the store: 1, 0, or -1: if it can */
+    int min_nodes, max_nodes;    /* on how many nodes it may run */
+    int number;                  /* this node's own number (--node-rank); -1: it gets one when it joins */
+    int serves;                  /* if number is -1: does this node serve the store? 1 yes, 0 no, -1 if it can */
     const char *master_addr;     /* MASTER_ADDR, as the workers see it */
     const char *bind_addr;       /* the address to serve the store on */
-    const char *own_addr;        /* as others reach it; for `etcd` */
-    const tt__etcd_place *etcd;  /* says where the store is: master_addr and master_port come from there; NULL: no */
+    const char *own_addr;        /* this node's, as others reach it; used with `etcd` */
+    const tt__etcd_place *etcd;  /* where master_addr and master_port come from; NULL: they are given */
     int master_port;             /* 0 = any free one (on one node); the launcher fills in the one it got */
     tt_store_auth store_auth;
     size_t store_memory; /* bytes; 0 = the store's default */
     bool has_secret;
     int secret_fd;            /* where workers inherit it, as TT_SECRET_FD of its environment says; -1 = none */
     const char *role;         /* ROLE_NAME */
-    bool virtual_local_rank;  /* LOCAL_RANK is 0 for all, and each sees its own device alone */
-    const char *signal_names; /* "SIGTERM,SIGINT": those that end the job in order */
+    bool virtual_local_rank;  /* LOCAL_RANK is 0 for all, and each sees only its own device */
+    const char *signal_names; /* "SIGTERM,SIGINT": the signals that end the job in order */
     sigset_t signals;         /* the same */
     const cpu_set_t *cpus;    /* (workers) where each may run; NULL: where this process may */
     const char *run_id;       /* TORCHELASTIC_RUN_ID */
@@ -80,11 +80,11 @@ typedef struct tt__job {
     int omp_threads;          /* OMP_NUM_THREADS, or 0 = leave it as it is */
     int max_restarts;         /* TORCHELASTIC_MAX_RESTARTS */
     bool node_0_reports;      /* node 0 reports failures, and its stderr has the same reader as this one */
-    int64_t settle_ms;        /* after a first failure the others have this long to end by themselves, */
-    int64_t grace_ms;         /* and after SIGTERM this long until SIGKILL */
+    int64_t settle_ms;        /* how long the others have to end by themselves after the first failure */
+    int64_t grace_ms;         /* from SIGTERM to SIGKILL */
     int64_t join_ms;          /* how long to wait for other nodes */
-    int64_t last_call_ms;     /* fewer than max_nodes begin when no other node has come for so long */
-    int64_t rejoin_ms;        /* where nodes may come and go: how long to look for the job when this one has lost it */
+    int64_t last_call_ms;     /* how long without a new node until fewer than max_nodes begin */
+    int64_t rejoin_ms;        /* if nodes may come and go: how long a node that lost the job looks for it */
     int64_t heartbeat_ms;     /* a node that is silent for so long is lost */
 
     const tt__logs *logs; /* where the workers' output goes; NULL: to the launcher's streams */
@@ -98,11 +98,11 @@ typedef struct tt__job {
     /* Write the stacks of process `pid`, thread `thread`'s first, from instruction `pc` on (0: all). Called in a child
      * of the launcher, which is ended if it takes long. NULL: not called. */
     void (*stacks)(pid_t pid, pid_t thread, uint64_t pc, FILE *out);
-    /* Write the last calls of a rank that has ended, the snapshot's only one, which it may take; nothing if there are
-     * none. NULL: not called. */
+    /* Write the last calls, if any, of the snapshot's only rank, which has ended. May take the snapshot's contents.
+     * NULL: not called. */
     void (*last_calls)(tt__snapshot *snapshot, FILE *out);
-    /* Return the process of the rank, the snapshot's only one, which it may take, if it is in a group and in no call;
-     * else 0. NULL: not called. */
+    /* Return the process of the snapshot's only rank if that is in a group and in no call; else 0. Takes the
+     * snapshot's contents. NULL: not called. */
     pid_t (*idle)(tt__snapshot *snapshot);
 
     /* Called every look_ms while the workers run; 0: never. */
@@ -113,9 +113,9 @@ typedef struct tt__job {
     /* Set by tt__job_run(). */
     bool coordinates;                    /* this node serves the store */
     int attempt;                         /* how often all workers were started again */
-    int restarts;                        /* how often some were, because one had failed: TORCHELASTIC_RESTART_COUNT */
+    int restarts;                        /* how often some were because one failed: TORCHELASTIC_RESTART_COUNT */
     int recovery;                        /* how often some went on while others were started: TT_ROUND */
-    int node, nodes;                     /* this one, of how many: those of the attempt */
+    int node, nodes;                     /* this node's number, and how many the attempt has */
     int first_rank, world;               /* ranks first_rank .. first_rank + workers - 1 are here */
     char socket_name[TT__JOB_NAME_SIZE]; /* where it is watched: watch.h */
     char error_dir[256];                 /* private directory of the workers' error files */
@@ -125,9 +125,8 @@ typedef struct tt__job {
     pid_t group;          /* the process group of the launcher, and of a rank 0 on a terminal */
 } tt__job;
 
-/* Run `job` to its end; streams, signals and reports as launcher.c says. *exit_code := the command's exit code. Errors,
- * with nothing left running: the job could not start (TT_ERR_NET the store's port, TT_ERR_PEER other nodes,
- * TT_ERR_SYSTEM, TT_ERR_MEMORY). */
+/* Run `job` to its end. *exit_code := the command's exit code. Errors, with nothing left running: the job could not
+ * start (TT_ERR_NET the store's port, TT_ERR_PEER other nodes, TT_ERR_SYSTEM, TT_ERR_MEMORY). */
 tt_status tt__job_run(tt__job *job, int *exit_code);
 
 /* Tell the launchers of the other nodes why this one can't run the job, so that they end; `job` is not run then. Blocks

@@ -80,8 +80,8 @@ static int open_descriptors(void) {
     return own ? n - 1 : 3; /* `own` is among them */
 }
 
-/* Refuse to begin with too few descriptors: the store, whose event loop aborts without, and each worker's connections
- * need some. *spare: how many there are beyond. */
+/* Refuse to begin with too few descriptors: without one the store's event loop would abort, and each worker needs
+ * some. *spare: how many are left. */
 static tt_status check_descriptors(const tt__job *job, int *spare) {
     struct rlimit limit;
     int need = open_descriptors() + OWN_DESCRIPTORS + WORKER_DESCRIPTORS * job->workers;

@@ -52,7 +52,7 @@ bool tt__launcher_waits(const launcher *l, int i) {
     return read_recovery_words(l, i, &words) && words.wants_round == (uint32_t)l->job->recovery + 1;
 }
 
-/* Is worker `i` there, and does not wait for the next round? */
+/* Is worker `i` running, but not waiting for the next round? */
 static bool is_late(const launcher *l, int i) {
     return l->workers[i].pid && !l->workers[i].ended && !tt__launcher_waits(l, i);
 }
@@ -342,7 +342,7 @@ static void perform(launcher *l, const tt__action *action) {
         tell_user(l, action);
 }
 
-/* Let the job say what the machine knows of the attempt. */
+/* Copy the machine's counts and round to the job. */
 static void note_counts(launcher *l) {
     const tt__membership *me = &l->machine.membership;
     const tt__round *round = me->round;
@@ -358,7 +358,7 @@ static void note_counts(launcher *l) {
     job->first_rank = round->of[round->own].first_rank;
 }
 
-/* Log the machine's state. */
+/* Log when ranks here begin to wait for another round. */
 static void log_change(const launcher *l, const tt__attempt_state *before) {
     const tt__attempt_state *now = &l->machine.attempt;
     bool waits = now->phase == TT__SETTLING && now->settling != TT__FOR_REASONS && now->settling != TT__FOR_STACKS;

@@ -57,7 +57,7 @@ void tt__launcher_take_signals(launcher *l) {
 
 /* ---- ends of workers */
 
-/* Say what failed on the way to a running worker, as an errno alone does not; NULL: executing the program. */
+/* Name the step at which starting a worker failed, which an errno alone doesn't tell; NULL: executing the program. */
 static const char *start_step_text(int step) {
     static const char *const texts[TT__STEPS] = {
         [TT__STEP_FORK] = "can't start a process (ulimit -u limits a user's, pids.max a control group's)",
@@ -123,7 +123,7 @@ static void worker_ended(launcher *l, int i, int status, bool untold) {
     if (!w->sent_signal)
         w->sent_signal = event.ended.agreed = tt__launcher_agreed_stop(l, i);
     w->waited = tt__launcher_waits(l, i);
-    if (status != 0 && w->pid) /* a worker that was never started has at most a file of the attempt before */
+    if (status != 0 && w->pid) /* if never started, it has at most a file of an earlier attempt */
         tt__error_file_read(tt__job_error_file(l->job, i, path), w);
     note_memory_kill(l, w);
     note_own_message(w);
@@ -215,7 +215,7 @@ static void give_round(launcher *l, tt__event *event) {
     tt__launcher_step(l, event);
 }
 
-/* Keep the calls of other nodes' ranks, which is taken, for readers. */
+/* Keep the calls of other nodes' ranks for readers. Takes the snapshot's contents. */
 static void keep_remote(launcher *l, tt__snapshot *snapshot) {
     tt__snapshot_free(&l->remote);
     l->remote = *snapshot;

@@ -1,5 +1,5 @@
-/* The other nodes: how this launcher gets to them, by serving the store or finding it, and what they and readers of the
- * job (tutti top) are told. */
+/* The other nodes: how this launcher meets them, by serving the store or finding it, and what it tells them and readers
+ * of the job (tutti top). */
 #include "base/error.h"
 #include "base/machine/host_name.h"
 #include "base/process/proc_state.h"
@@ -38,8 +38,8 @@ tt_status tt__launcher_join(launcher *l) {
     return tt__nodes_start(&l->nodes, &member);
 }
 
-/* If nodes have no numbers, the launcher that can serve the store at the address where they meet does: it is on that
- * host, and came first. */
+/* If nodes have no numbers, the first launcher on the host of the meeting address serves the store: no other can
+ * take that address. */
 tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server) {
     bool may = job->number < 0 && job->serves < 0;
     *server = NULL;
@@ -104,7 +104,7 @@ tt_status tt__launcher_rejoin(launcher *l) {
     tt__nodes_free(l->nodes);
     l->nodes = NULL;
     if (l->election) {
-        tt_store_server_free(l->server); /* of one that another has replaced */
+        tt_store_server_free(l->server); /* another node's store has replaced it */
         l->server = NULL;
         tt__election_reset(l->election);
     }

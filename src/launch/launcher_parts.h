@@ -27,16 +27,16 @@ enum { TT__MAX_SPARED = 64, TT__MAX_EARLIER = 32 };
 typedef struct tt__launcher_state {
     tt__job *job;
     tt__machine machine;
-    tt__event follow_up; /* given to the machine when its actions have been carried out; TT__ON_TIME: none */
+    tt__event follow_up; /* the machine's next event, once its actions are carried out; TT__ON_TIME: none */
 
     tt__streams streams;
     int log;            /* where this process's log goes, for `streams`; -1: to stderr */
     tt__follow *follow; /* shows what the workers write to files; NULL: nothing */
     tt__keeper keeper;
     tt__worker *workers;    /* (job->workers) */
-    long long memory_kills; /* by the kernel, in our control group, as last seen */
+    long long memory_kills; /* how many the kernel made in our control group, as last seen */
     int *pipe_ends;         /* (job->workers) the workers' ends of their stderr, until the keeper gets them; -1: none */
-    pid_t spared[TT__MAX_SPARED]; /* children this process had before: a shell may have left some to us */
+    pid_t spared[TT__MAX_SPARED]; /* children from before the job, not to be killed: a shell may have left some to us */
     size_t spared_count;
 
     struct pollfd *fds;
@@ -103,7 +103,7 @@ tt_status tt__launcher_serve_store(tt__job *job, tt_store_server **server);
 
 tt_status tt__launcher_join(tt__launcher_state *l);
 
-/* For job->etcd: take what was found, when a round begins. */
+/* For job->etcd: take the result of the election, when a round begins. */
 void tt__launcher_take_election(tt__launcher_state *l);
 
 /* Look for the job again. */
@@ -113,14 +113,14 @@ tt_status tt__launcher_rejoin(tt__launcher_state *l);
  * it to the other launchers. Best effort. */
 void tt__launcher_publish_end(tt__launcher_state *l, int i);
 
-/* Note in the store that the ranks of a node that is gone have ended, for ranks that wait for them while they join: its
- * own launcher can't. */
+/* Note in the store that the ranks of a node that is gone have ended, as its own launcher can't, for ranks that wait
+ * for them while they join. */
 void tt__launcher_publish_end_of_node(tt__launcher_state *l, int node);
 
 /* Announce that no worker is left here; ON_OVER follows when all nodes have done so, or are lost. */
 void tt__launcher_announce_done(tt__launcher_state *l);
 
-/* The callbacks that fill in readers' answers. */
+/* Open l->watch, with the callbacks that fill in readers' answers. */
 tt_status tt__launcher_watch(tt__launcher_state *l);
 
 /* ---- launcher_watchdog.c: workers that crash or hang */
@@ -128,8 +128,8 @@ tt_status tt__launcher_watch(tt__launcher_state *l);
 enum { TT__READINGS = 4, TT__WATCHDOG_FDS = TT__READINGS + 2 };
 
 tt_status tt__watchdog_open(tt__launcher_state *l);
-/* Return how many descriptors it may take at once for a job, without the timers of the workers' processes. These may
- * take part of the `spare` ones, which nobody else has counted on. */
+/* Return how many descriptors the watchdog needs for a job, without those of timers. Let timers of the workers'
+ * processes take part of `spare` descriptors, which nothing else needs. */
 int tt__watchdog_descriptors(const tt__job *job);
 void tt__watchdog_spare(tt__launcher_state *l, int spare);
 
@@ -147,11 +147,11 @@ void tt__watchdog_crashed(void *user, int i, pid_t pid, int caller, const tt__jo
 
 bool tt__watchdog_timed(void *user, pid_t pid, int caller, int memory);
 
-/* Read the stacks of workers that make no call while others have waited for them in vain, once an attempt. False: there
- * is nothing to read; else TT__ON_IDLE_READ follows. */
+/* Begin to read the stacks of workers that make no call while others have waited for them in vain, once an attempt.
+ * False: there is nothing to read; else TT__ON_IDLE_READ follows. */
 bool tt__watchdog_reads_idle(tt__launcher_state *l);
 
-/* Has that been done since it was last asked? */
+/* Has that reading ended since this was last asked? */
 bool tt__watchdog_has_read_idle(tt__launcher_state *l);
 
 /* Worker `i` has ended: if it is the first that failed, fill in its account. */

@@ -105,7 +105,7 @@ static void report_attempts(launcher *l) {
             tt__streams_print(&l->streams, "  attempt %d: %s", i + 1, l->earlier[i % TT__MAX_EARLIER]);
 }
 
-/* A worker learns it from write(2), which many programs don't look at. */
+/* Warn if the disk of the logs is full. A worker learns that only from write(2), which many programs don't check. */
 static void tell_full_disk(launcher *l) {
     struct statvfs disk;
     const char *dir = l->job->logs ? l->job->logs->dir : NULL;
@@ -113,7 +113,8 @@ static void tell_full_disk(launcher *l) {
         tt__streams_print(&l->streams, "tutti run: no room is left for logs in %s: some of them may be missing", dir);
 }
 
-/* May it have failed because a node was lost, which is heard of later? A rank that has lost the store can't say so. */
+/* May the worker have failed because a node was lost? News of a loss comes later, and a rank that has lost the store
+ * can't name the cause. */
 static bool may_follow_a_loss(const launcher *l, const tt__worker *first) {
     const tt__ledger *ledger = &l->machine.ledger;
     return ledger->lost && first->when.realtime_ns > ledger->lost_ns - (l->job->heartbeat_ms + LOST_LATE_MS) * 1000000;
@@ -148,8 +149,8 @@ int tt__launcher_report_end(launcher *l) {
 
 enum { REASON = 700, STOPPED_MS = 1000 };
 
-/* A worker that is stopped (SIGSTOP, Ctrl-Z) and has been in each look for a while, or -1. A short stop is no failure,
- * nor are many, as of a profiler that samples. */
+/* Return a worker that has been stopped (SIGSTOP, Ctrl-Z) in each look for STOPPED_MS, or -1. Short stops, such as
+ * those of a sampling profiler, are no failure. */
 static int stopped_worker(const launcher *l) {
     int64_t now_ms = tt__now_ms();
     int found = -1;
@@ -162,7 +163,7 @@ static int stopped_worker(const launcher *l) {
     return found;
 }
 
-/* A worker that is about to be ended for a known reason, or -1. */
+/* Return a worker that is about to be ended for a known reason, or -1. */
 static int doomed_worker(const launcher *l) {
     for (int i = 0; i < l->job->workers; i++)
         if (!l->workers[i].ended && l->workers[i].message)
@@ -204,7 +205,7 @@ static bool say_end(const launcher *l, char text[REASON]) {
     return true;
 }
 
-/* Write why not all is well; false: all is. */
+/* Write why the job is not healthy; false: it is. */
 static bool say_trouble(const launcher *l, char text[REASON]) {
     int i;
     if (!tt__machine_waits_for_nodes(&l->machine) && say_end(l, text))

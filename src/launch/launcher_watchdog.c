@@ -1,3 +1,5 @@
+/* Workers that crash or hang: reads their stacks, ends processes whose timers expire, and writes the account of the
+ * worker that failed first. */
 #include "launch/launcher_parts.h"
 
 #include "base/error.h"
@@ -24,8 +26,8 @@ enum { NO_CALLER = -1, STACKS_MS = 3000 };
 
 /* What is known of a worker that crashes, or one of whose timers has expired. */
 typedef struct patient {
-    char *expired; /* of its own timer, what the report says; allocated; NULL: none */
-    int signal;    /* that it got then */
+    char *expired; /* what the report says of its expired timer; allocated; NULL: none */
+    int signal;    /* which it got when the timer expired */
     bool crashed;
     tt__job_crash crash;
     tt__moment when;
@@ -39,10 +41,10 @@ typedef struct patient {
 typedef struct open_reading {
     tt__reading reading;
     int worker; /* below which the process runs; -1: not known */
-    int caller; /* the watch's caller, which is let end afterwards; NO_CALLER: the process gets `signal`, */
-    bool idle;  /* or was only looked at */
+    int caller; /* the watch's caller, which may end afterwards; NO_CALLER: the process gets `signal`, unless `idle` */
+    bool idle;  /* the process is only looked at */
     pid_t pid;
-    int pidfd; /* ours; -1: there is none */
+    int pidfd; /* owned; -1: there is none */
     int signal;
 } open_reading;
 
@@ -53,7 +55,7 @@ struct tt__watchdog {
     tt__timer_list timers;
     bool read_idle;       /* reading idle workers' stacks has begun in this attempt */
     bool idle_is_read;    /* that has been done; tt__watchdog_has_read_idle() clears it */
-    int most_timed;       /* so many processes may have timers */
+    int most_timed;       /* how many processes may have timers */
     bool told_most_timed; /* the user knows that others are not watched */
     tt__file_timers file_timers;
 };
@@ -123,7 +125,7 @@ static open_reading *free_reading(struct tt__watchdog *w) {
     return NULL;
 }
 
-/* Begin to read stacks, of process `what.pid`. False: it can't be. */
+/* Begin to read stacks of process `what.pid`. False: no reading is free, or it could not begin. */
 static bool begin_reading(launcher *l, open_reading what, pid_t thread, uint64_t pc, int64_t patience_ms) {
     open_reading *r = free_reading(l->watchdog);
     if (!r || !tt__reading_begin(&what.reading, l->job, what.pid, thread, pc, patience_ms))
@@ -132,7 +134,7 @@ static bool begin_reading(launcher *l, open_reading what, pid_t thread, uint64_t
     return true;
 }
 
-/* Of ranks that crash at once a few are read at a time. The others wait: if they ended now, they would seem to have
+/* If many ranks crash at once, a few are read at a time. The others wait: if they ended now, they would seem to have
  * failed first. */
 void tt__watchdog_crashed(void *user, int i, pid_t pid, int caller, const tt__job_crash *crash) {
     launcher *l = user;
@@ -152,7 +154,8 @@ void tt__watchdog_crashed(void *user, int i, pid_t pid, int caller, const tt__jo
     tt__watch_let_end(l->watch, caller);
 }
 
-/* Send a signal to the very process, if the kernel can say which it is. It may be stopped. */
+/* Send a signal, by the pidfd if there is one, since a pid may be reused. SIGCONT follows: the process may be
+ * stopped. */
 static void send_to(pid_t pid, int pidfd, int sig) {
     const int signals[] = {sig, SIGCONT};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
@@ -230,8 +233,8 @@ bool tt__watchdog_timed(void *user, pid_t pid, int caller, int memory) {
     return false;
 }
 
-/* A timer has expired. The report says so of a worker; of another process the user is told at once, as the worker may
- * go on without it. */
+/* A timer has expired. If it is a worker's, the report says so. If it is another process's, the user is told at
+ * once, as the worker may go on without that process. */
 static void note_expired(launcher *l, const tt__expired *expired) {
     int i = expired->worker;
     char name[32], whose[48] = "";
@@ -267,7 +270,7 @@ static void expire(launcher *l, const tt__expired *expired) {
     send_to(expired->pid, expired->pidfd, expired->signal);
 }
 
-/* The pipe is there when the first worker is. */
+/* Open the pipe of torchrun's timers, which is there when the first worker is. */
 static void open_file_timers(launcher *l) {
     tt__file_timers *timers = &l->watchdog->file_timers;
     char path[PATH_MAX];
@@ -291,7 +294,7 @@ static void look_at_timers(launcher *l) {
         expire(l, &expired);
     while (tt__file_timers_expired(&l->watchdog->file_timers, &expired)) {
         expired.worker = worker_above(l, expired.pid);
-        if (expired.worker >= 0) /* it may have ended, and its number be another's */
+        if (expired.worker >= 0) /* else it has ended, and its pid may be another process's */
             expire(l, &expired);
     }
 }
@@ -303,7 +306,7 @@ static bool has_waited_in_vain(const tt__worker *w) {
     return !w->exec_errno && (tt__is_consequence(w) || (w->message && strcasestr(w->message, "timeout")));
 }
 
-/* The process of a worker that makes no call, which may run below it; 0: none. */
+/* Return worker `i`'s process, or the one below it that joined the group, if it makes no call; else 0. */
 static pid_t idle_process(const launcher *l, int i) {
     tt__snapshot snapshot;
     if (!l->workers[i].pid || l->workers[i].ended || !l->job->idle || tt__watch_snapshot_of(l->watch, i, &snapshot))
@@ -364,7 +367,7 @@ static void write_account(const patient *p, FILE *out) {
 
 static void write_idle(const patient *p, FILE *out) { fprintf(out, "its stacks then:\n%s", p->idle); }
 
-/* What is known of a worker that has ended, and its last calls; allocated, NULL: no memory. */
+/* Write what is known of a worker that has ended, and its last calls; allocated, NULL: no memory. */
 static char *describe(const launcher *l, int i, void (*begin)(const patient *p, FILE *out)) {
     char *text = NULL;
     size_t size;
@@ -377,8 +380,8 @@ static char *describe(const launcher *l, int i, void (*begin)(const patient *p, 
     return text;
 }
 
-/* If the signal of its timer has ended the worker, directly or by a handler's exit(), that is its message. A worker
- * that went on after the signal ended for another reason. */
+/* If the signal of its timer has ended the worker, directly or by a handler's exit(), the timer's text is its
+ * message. A worker that went on after the signal ended for another reason. */
 static void note_timers_end(tt__worker *worker, const patient *p) {
     bool is_its_end = p->expired && worker->status && tt__end_code(worker->status) == 128 + p->signal;
     if (!p->expired || (!is_its_end && (!worker->message || strcmp(worker->message, p->expired) != 0)))
@@ -398,11 +401,11 @@ void tt__watchdog_ended(launcher *l, int i) {
     tt__worker *worker = &l->workers[i];
     const patient *p = &l->watchdog->of[i];
     tt__watch_serve(l->watch);             /* it may have handed in its recorder just now */
-    for (int k = 0; k < TT__READINGS; k++) /* it could not wait any longer */
+    for (int k = 0; k < TT__READINGS; k++) /* it ended during the reading */
         if (l->watchdog->readings[k].reading.child && l->watchdog->readings[k].worker == i)
             finish_reading(l, &l->watchdog->readings[k]);
     if (p->crashed && WIFSIGNALED(worker->status) && WTERMSIG(worker->status) == p->crash.signal)
-        worker->when = p->when; /* what was before its stack was read */
+        worker->when = p->when; /* when it crashed, before its stack was read */
     note_timers_end(worker, p);
     if (p->idle && *p->idle)
         worker->idle = describe(l, i, write_idle);

@@ -23,7 +23,7 @@
 
 /* ---- how one ended */
 
-/* The beginning of what <linux/pidfd.h> has from Linux 6.15 on. */
+/* The beginning of struct pidfd_info, which <linux/pidfd.h> has from Linux 6.15 on. */
 typedef struct pidfd_info_v0 {
     uint64_t mask, cgroup;
     uint32_t ids[11];
@@ -128,7 +128,7 @@ void tt_process_context_free(tt_process_context *c) {
         return;
     if (c->owner == getpid()) {
         tt__processes_end(c, 0);
-        tt_store_server_free(c->server); /* a fork's copy has no thread to end */
+        tt_store_server_free(c->server); /* in a forked child the server has no thread to end */
     }
     for (int r = 0; r < c->started; r++)
         close(c->process[r].pidfd);

@@ -26,7 +26,7 @@
 enum { ORPHAN_GRACE_MS = 5000, LOOK_MS = 100 };
 
 static struct {
-    pid_t pid; /* not that of a process that the child forks, which has a copy of this */
+    pid_t pid; /* the child's own; a process that the child forks has a copy of this, but another pid */
     int rank;
     tt__child_report *report;
     const tt__child_start *start;
@@ -121,8 +121,8 @@ static void *child_thread(void *unused) {
 
 /* ---- the main thread */
 
-/* Give signals that the parent's code handles their default effect, as exec does. Handlers that say where a crash was
- * stay. */
+/* Reset signals that the parent's code handles to their default effect, as exec does. Handlers that say where the
+ * process crashed stay. */
 static void reset_handlers(void) {
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t kept;

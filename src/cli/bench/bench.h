@@ -123,14 +123,14 @@ const char *tt__bench_wire(const tt_group *group);
 /* A model that `tutti bench step` trains, as a PyTorch program of the same name does (bench/peers). */
 typedef struct tt__bench_model {
     const char *name, *what;
-    int64_t steps;              /* a block, unless told otherwise */
+    int64_t steps;              /* in a block, unless told otherwise */
     tt_module *(*make)(void);   /* weights drawn from the thread's generator */
     tt_tensor *(*inputs)(void); /* a batch */
     tt_tensor *(*targets)(void);
     tt_tensor *(*loss)(tt_tensor *outputs, tt_tensor *targets);
     tt_optimizer *(*optimizer)(tt_module *model);
-    /* What the arithmetic of a step needs at once beside the parameters, in floats: per_parameter for each parameter
-     * (gradient, the optimizer's states); activations that backward reads, with the gradients under way at its peak. */
+    /* What a step must hold at once beside the parameters, in floats. per_parameter: for each parameter (its gradient,
+     * the optimizer's states). activations: what backward reads, and the gradients that it holds at its peak. */
     int64_t per_parameter, activations;
 } tt__bench_model;
 

@@ -154,7 +154,7 @@ static int run_worker(int i, int port) {
     tt_status status = (served.all = tt_future_new()) ? TT_OK : tt_last_status();
     if (!status)
         status = tt_tcp_store(&store, "127.0.0.1", port, .timeout_ms = PATIENCE_MS);
-    if (!status && i) /* until it is there */
+    if (!status && i) /* wait until the server is there */
         status = tt_store_wait(store, (const char *[]){SERVER}, 1, PATIENCE_MS);
     if (!status)
         status = tt_rpc_init(&rpc, i ? name : SERVER, .store = store, .join_timeout_ms = PATIENCE_MS);
@@ -206,7 +206,7 @@ static int wait_for_processes(pid_t *pids, int n) {
         while ((ended = waitpid(-1, &status, 0)) < 0 && errno == EINTR)
             ;
         for (int i = 0; i < n; i++)
-            pids[i] = pids[i] == ended ? 0 : pids[i]; /* its number may be another's from now on */
+            pids[i] = pids[i] == ended ? 0 : pids[i]; /* its pid may be another process's from now on */
         if (ended > 0 && (!status || rc))
             continue;
         rc = TT__EXIT_FAILED;
@@ -217,7 +217,7 @@ static int wait_for_processes(pid_t *pids, int n) {
     return rc;
 }
 
-/* Raise the limit of descriptors. Too few are an error: a store without descriptors would let workers wait. */
+/* Raise the limit of descriptors. Too few are an error: a store without descriptors would keep workers waiting. */
 static tt_status raise_descriptors(int workers) {
     struct rlimit limit;
     rlim_t need = (rlim_t)(workers + count_in_folder("/proc/self/fd") + OWN_DESCRIPTORS);

@@ -1,7 +1,7 @@
-/* tutti bench step: how long a training step takes, and how much memory a rank.
+/* tutti bench step: how long a training step takes, and how much memory a rank needs.
  *
- * The same batch in memory every step; on one rank the plain model, on more wrapped for data-parallel training. Five
- * blocks of `--steps` steps; the time of a step is its block's mean. */
+ * Every step takes the same batch from memory. One rank trains the plain model; more ranks wrap it for data-parallel
+ * training. There are five blocks of `--steps` steps; the time of a step is its block's mean. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,7 +165,7 @@ static tt_tensor *moved(tt_tensor *x, const tt_device *device) {
     return there;
 }
 
-/* "cuda" means another GPU for each rank of a host. */
+/* "cuda" means a GPU of its own for each rank of a host. */
 static tt_status choose_device(options *o) {
     o->device = !strcmp(o->where, "cuda") ? TT_CUDA(tt_get_node_local_rank(0)) : tt_device_get(o->where);
     return o->device ? TT_OK : tt_last_status();

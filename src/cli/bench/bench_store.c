@@ -66,8 +66,7 @@ typedef struct client {
     tt_status status;
 } client;
 
-/* Run one round. It ends with a request that is answered: a set is not, and may still be on its way.
- */
+/* Run one round. It ends with a request that has a reply: a set has none, and may still be on its way. */
 static tt_status one_round(client *c, int op) {
     char key[64];
     int64_t count, start = tt__now_ns();

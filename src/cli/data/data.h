@@ -24,10 +24,10 @@ typedef void (*tt__download_progress)(const tt__remote_file *file, int64_t bytes
  * this user's own. A broken connection is made again as long as bytes come.
  *
  * A file that is there already stays: *end says so if its checksum is right, else it is an error. A file of another
- * user is an error, too, unless he alone has the folder: he could change it afterwards. *fd (`fd` may be NULL) becomes
- * the very file whose checksum was found right, open for reading: the caller's to close, -1 on failure. Errors:
- * TT_ERR_NET with what each mirror said; TT_ERR_FORMAT a wrong checksum; TT_ERR_IO the disk, or another process
- * downloads the same file; TT_ERR_UNSUPPORTED there is no libcurl. */
+ * user but root, who could change it afterwards, is an error, too, unless the folder is that user's alone. *fd (`fd`
+ * may be NULL) becomes the very file whose checksum was found right, open for reading: the caller's to close, -1 on
+ * failure. Errors: TT_ERR_NET with what each mirror said; TT_ERR_FORMAT a wrong checksum; TT_ERR_IO the disk, or
+ * another process downloads the same file; TT_ERR_UNSUPPORTED there is no libcurl. */
 tt_status tt__download(tt__download_end *end, int *fd, const tt__remote_file *file, const char *const *mirrors,
                        const char *dir, tt__download_progress progress);
 

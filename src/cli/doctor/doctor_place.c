@@ -107,7 +107,7 @@ static void check_serving(tt__doctor *doctor, const tt__meeting *meeting) {
                    meeting->port);
 }
 
-/* Can the place be reached, which another process serves? now: it serves already. */
+/* Can the place, which another process serves, be reached? now: that process serves it already. */
 static void check_reaching(tt__doctor *doctor, const char *check, const char *host, int port, bool now) {
     struct addrinfo *list = resolve(doctor, check, host, port);
     int error = list ? ask_addresses(list) : 0;

@@ -253,7 +253,7 @@ void tt__view_free(tt__view *view) {
 
 static long pid_in(const tt__job_heard *heard) { return strtol(heard->name + strlen(TT__JOB_SOCKET_PREFIX), NULL, 10); }
 
-/* The job whose launcher has the number `job`, or NULL. */
+/* Return the job whose launcher has the process id `job`, or NULL. */
 static const tt__job_heard *with_pid(const tt__job_heard *heard, int n, const char *job) {
     char *end;
     long pid = strtol(job, &end, 10);
@@ -295,7 +295,8 @@ static tt_status fail_choice(const char *job, const tt__job_heard *heard, int n)
     return tt__fail(TT_ERR_NOT_FOUND, "which job? Give the number in front, or the run id:%s", list);
 }
 
-/* A launcher's number is known without asking it: given a number, launchers that don't answer cost no time. */
+/* Choose the job that the user means. A launcher's pid is known without asking it: given a pid, launchers that don't
+ * answer cost no time. */
 static tt_status choose_job(tt__view_source *source, const char *job, tt__job_heard *heard, int n) {
     const tt__job_heard *found = job ? with_pid(heard, n, job) : NULL;
     int matches = found != NULL;

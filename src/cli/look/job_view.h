@@ -57,7 +57,7 @@ typedef struct tt__view_rank {
     tt__view_rpc_call *rpc_calls; /* (rpc_n), oldest first */
     int rpc_n;
     bool on_device; /* some call has times of a device */
-    int64_t now_ns; /* of a rank that has ended: when it did */
+    int64_t now_ns; /* now, or when the rank ended */
 } tt__view_rank;
 
 typedef struct tt__view {
@@ -143,7 +143,7 @@ tt__view_rates tt__view_rates_of(const tt__view_rank *rank);
 /* The progress of a job's training, from what its ranks publish. Zeroed: no rank. */
 typedef struct tt__training {
     int ranks;            /* that publish progress */
-    tt__progress slowest; /* the rank of them that is least far */
+    tt__progress slowest; /* that of the rank that is least far */
     double loss;          /* the sum of those that are known */
     int losses;           /* how many these are */
     double samples_per_s; /* of all */
@@ -179,9 +179,9 @@ tt_status tt__top_text(const tt__view *view, const tt__top_page *page, FILE *out
 tt_status tt__top_json(const tt__view *view, FILE *out);
 
 /* Write the last calls of every rank to `path`, whole or not at all, in Chrome's trace format, which Perfetto reads
- * (https://ui.perfetto.dev): one process per rank, one thread per group (more
- * where asynchronous calls of a group overlap), an arrow from the rank that came last to those that waited for it, all
- * on one clock. Errors: TT_ERR_IO, TT_ERR_MEMORY. */
+ * (https://ui.perfetto.dev): one process per rank, one thread per group (more where asynchronous calls of a group
+ * overlap), an arrow from the rank that came last to those that waited for it, all on one clock. Errors: TT_ERR_IO,
+ * TT_ERR_MEMORY. */
 tt_status tt__trace_write(const tt__view *view, const char *path);
 
 #endif

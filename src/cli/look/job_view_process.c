@@ -66,7 +66,7 @@ static bool find_recorder(int memory, tt__job_recorder *at) {
     return found;
 }
 
-/* Add the rank whose memory is descriptor `fd` of `pid`, if it is one of `inodes`; removes it from there. */
+/* Add the rank whose memory is descriptor `fd` of `pid`, if it is one of `inodes`, from which it is then removed. */
 static tt_status add_if_wanted(tt__snapshot *snapshot, pid_t pid, const char *fd, unsigned long *inodes, int n) {
     char path[300], name[64];
     struct stat info;

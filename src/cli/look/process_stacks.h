@@ -18,7 +18,7 @@ const tt__dwfl *tt__dwfl_get(void);
 typedef struct tt__stacks_wanted {
     int frames;   /* at most, of each thread */
     pid_t first;  /* this thread first, if it is there, with repeated calls folded; 0: in any order */
-    uint64_t pc;  /* of `first` the frames from this instruction on, if it is found: without a signal's handler */
+    uint64_t pc;  /* in `first`, leave out the frames before this instruction: a signal's handler; 0: none */
     int others;   /* if `first` is there: at most so many other threads */
     int o_frames; /* at most, of each of these */
 } tt__stacks_wanted;

@@ -226,8 +226,8 @@ static tt_status write_rank_stacks(const tt__dwfl *lib, pid_t pid, char *text, i
 
 /* Write the stack of each thread of each rank of this host, innermost call first. Processes are stopped meanwhile, and
  * go on even if this one ends (those that were stopped stay so). Ranks that can't be seen get the reason in their
- * place. Waits at most 10 s for a rank. *seen := how many were seen. Errors: TT_ERR_UNSUPPORTED there is no
- * libdw; TT_ERR_SYSTEM no process or pipe. */
+ * place. Waits at most 10 s for a rank. *seen := how many were seen. Errors: TT_ERR_UNSUPPORTED there is no libdw;
+ * TT_ERR_SYSTEM no process or pipe. */
 static tt_status write_stacks(const tt__view *view, int *seen) {
     const tt__job_info *job = &view->snapshot.info;
     const tt__dwfl *lib = tt__dwfl_get();

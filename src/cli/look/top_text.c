@@ -129,7 +129,8 @@ static int put_progress(const tt__view_rank *rank, char *text, size_t size) {
                     tt__training_part(p->step, p->steps, step, sizeof step), loss, rate);
 }
 
-/* Print the heading, and decide what has room. Numbers of the training without columns stand before the rank's call. */
+/* Print the heading, and decide what has room. If the training's numbers have no columns, they stand before the rank's
+ * call. */
 static void print_heading(columns *c) {
     char text[LEFT_SIZE];
     int n = snprintf(text, sizeof text, " rank %s     pid  state    calls/s     B/s comm%s  ", c->nodes ? "node " : "",

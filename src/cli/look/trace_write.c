@@ -248,8 +248,7 @@ static void put_arrow_end(writer *w, const char *phase, int64_t id, int place, c
                            trace_us(w, ns)));
 }
 
-/* Write arrows from the beginning of the last rank's slice to a moment inside each waiting rank's that is not before
- * it. */
+/* Write arrows from the beginning of the last rank's slice to the end of each waiting rank's. */
 static void put_arrows(writer *w, const tt__view_meeting *meeting, int64_t *id) {
     int from = 0;
     while (meeting->calls[from] != meeting->last)

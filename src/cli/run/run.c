@@ -120,7 +120,7 @@ static tt_status hand_down(tt__job *job, const tt__run_flags *flags, const char 
     if (flags->secret_file || (given && *given))
         unsetenv("TT_SECRET_FILE");
     if (given)
-        explicit_bzero(given, strlen(given)); /* /proc/PID/environ shows it else */
+        explicit_bzero(given, strlen(given)); /* else /proc/PID/environ would show it */
     unsetenv("TT_SECRET");
     return setenv("TT_SECRET_FD", number, 1) ? tt__fail(TT_ERR_MEMORY, "no memory for TT_SECRET_FD") : TT_OK;
 }

@@ -235,7 +235,7 @@ static const binding bindings[] = {
     {"--numa-binding", "core-complex", false, "cache", caches},
 };
 
-/* Find what the flags ask for. *out := NULL if they ask for nothing. */
+/* Find the binding that the flags ask for. *out := NULL if they ask for none. */
 static tt_status find_binding(const binding **out, const tt__run_flags *flags) {
     const char *flag = flags->given.bind ? "--bind" : "--numa-binding";
     const char *name = flags->given.bind ? flags->bind : flags->numa_binding;

@@ -9,7 +9,7 @@
 
 enum { TT__RUN_NODES_MAX = 4096 };
 
-/* The values, checked by their kinds; the table's default or NULL, false, 0 for those that are not given. */
+/* The values, checked by their kinds. A flag that is not given has the table's default, or NULL, false or 0. */
 typedef struct tt__run_flags {
 #define HEADING(text)
 #define FLAG(field, name, letter, kind, help, fallback, torchrun) kind field;

@@ -126,7 +126,8 @@ static int signal_named(const char *name, size_t n) {
     return 0;
 }
 
-/* Not those that nobody can handle, that tell of a mistake of the process itself, or that the launcher needs. */
+/* May the user name this signal? Not if nobody can handle it, it tells of a mistake of the process itself, or the
+ * launcher needs it. */
 static bool can_be_handled(int sig) {
     static const int others[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGWINCH, SIGPIPE, SIGXFSZ,
                                  SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,   SIGTRAP, SIGABRT};

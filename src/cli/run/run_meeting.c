@@ -237,7 +237,7 @@ static int resolve_patiently(const char *flag, const char *host, int64_t wait_ms
 
 /* Resolve `host` to the numeric address in bind (NI_MAXHOST bytes), IPv4 rather than IPv6. A job on one host needs
  * loopback. On several, a name that is loopback here, as a host's own name often is in /etc/hosts, is another address
- * elsewhere: then all are served. */
+ * elsewhere: then the store is served at all addresses. */
 static tt_status resolve_address(const char *flag, const char *host, bool one_host, int64_t wait_ms, char *bind) {
     struct addrinfo *list = NULL;
     const struct addrinfo *chosen = NULL;

@@ -217,8 +217,8 @@ static void see_wait(wait_seen *seen, const tt__recorder *recorder, const tt__mo
     seen->ns = now->monotonic_ns - tt__ticks_ns(&line, waiting.since);
 }
 
-/* Has the wait been reported? If threads of a process wait for several ranks, only a later wait is new; of one wait,
- * only a higher rank that it is for. */
+/* Has the wait been reported? A later wait is new. So is the same wait for a higher rank, as threads of a process may
+ * wait for several ranks. */
 static bool was_said(const wait_seen *w) {
     return w->since < w->said_since || (w->since == w->said_since && w->whom <= w->said_whom);
 }

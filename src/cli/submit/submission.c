@@ -24,7 +24,7 @@ typedef struct submission {
     const char *image, *name_space;         /* Kubernetes'; NULL: not given */
 } submission;
 
-/* Return the seconds from SIGTERM to the launcher to SIGKILL to its ranks: the rest of the warning is for the end
+/* Return the seconds between SIGTERM to the launcher and SIGKILL to its ranks; the rest of the warning is for the end
  * itself. */
 static int64_t grace_seconds(const submission *s) { return s->warning_s > 10 ? s->warning_s - 5 : s->warning_s; }
 
@@ -249,7 +249,7 @@ static void write_options(const submission *s) {
     if (s->cpus)
         printf("#SBATCH --cpus-per-task=%" PRId64 "\n", s->cpus);
     else
-        fputs("#SBATCH --exclusive\n", stdout); /* a task has one CPU else, for all ranks of a node */
+        fputs("#SBATCH --exclusive\n", stdout); /* else a task has one CPU, for all ranks of a node */
     if (s->gpus)
         printf("#SBATCH --gpus-per-node=%" PRId64 "\n", s->gpus);
     if (s->memory_gib)

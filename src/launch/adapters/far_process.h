@@ -11,12 +11,13 @@ enum { TT__SSH_WORDS = 32, TT__SSH_TEXT = 1024 };
 
 /* The command that reaches another host. */
 typedef struct tt__ssh_words {
-    char text[TT__SSH_TEXT]; /* cut into words: */
+    char text[TT__SSH_TEXT]; /* the command, cut into `words` */
     char *words[TT__SSH_WORDS];
     int n;
 } tt__ssh_words;
 
-/* Cut it into words, to which the host and what is to run there are added. TT_ERR_SYSTEM: there is none. */
+/* Make the command's words, to which the caller adds the host and what to run there. TT_ERR_SYSTEM: TUTTI_SSH is
+ * blank. */
 tt_status tt__ssh_words_make(tt__ssh_words *ssh);
 
 /* How a process is started. */

@@ -48,8 +48,8 @@ static bool make_far_pipe(int ends[2]) {
     return ends[0] >= 0 && ends[1] >= 0;
 }
 
-/* ssh joins the words and gives them to a shell, others, such as srun, give them to exec(): so none may need a
- * quote. */
+/* ssh joins the words and gives them to a shell; others, such as srun, give them to exec(). So no word may need
+ * quotes. */
 static tt_status make_far_words(tt__ssh_words *ssh, char **words, const char *host, char *self, size_t size) {
     static char far_end[] = "remote-clock";
     ssize_t n = readlink("/proc/self/exe", self, size - 1);

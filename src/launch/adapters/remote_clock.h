@@ -8,15 +8,15 @@
 #include <stdio.h>
 
 typedef struct tt__remote_clock {
-    int64_t ahead_ns; /* of this host's */
-    int64_t error_ns; /* at most: half of the quickest round trip */
+    int64_t ahead_ns; /* how far it is ahead of this host's clock */
+    int64_t error_ns; /* the error of that is at most half of the quickest round trip */
 } tt__remote_clock;
 
 /* Ask a host, as --ssh has it, within `timeout_ms`. Errors: TT_ERR_SYSTEM ssh can't be started, or there is no such
  * command; TT_ERR_TIMEOUT; TT_ERR_PROTOCOL something else answers, or another version. */
 tt_status tt__remote_clock_ask(tt__remote_clock *clock, const char *host, int64_t timeout_ms);
 
-/* The other end, until its input ends. */
+/* Be the other end, until `in` ends. */
 void tt__remote_clock_run(FILE *in, FILE *out);
 
 #endif

@@ -15,12 +15,12 @@
 /* Set for launchers that are started so. */
 #define TT__REMOTE_VARIABLE "TUTTI_REMOTE_NODE"
 
-/* Exit codes. TT__REMOTE_FAILED: nothing could be started, as ssh itself says it. TT__REMOTE_DONE: the launcher ended
- * with 0 (253 or more becomes 254). So a 0 comes from another command, one that authorized_keys runs in place of
- * any. */
+/* Exit codes. TT__REMOTE_FAILED: nothing could be started, as ssh itself says it. TT__REMOTE_DONE: the launcher
+ * ended with 0 (253 or more becomes 254). So a 0 means that another command ran, such as one that authorized_keys
+ * forces. */
 enum { TT__REMOTE_MAX_BYTES = 4 << 20, TT__REMOTE_HEAD_SIZE = 64, TT__REMOTE_FAILED = 255, TT__REMOTE_DONE = 253 };
 
-/* The exit code of the far end for that of a launcher. */
+/* Return the exit code of the far end for that of a launcher. */
 int tt__remote_code(int exit_code);
 
 /* Read what to run, and run it; *exit_code := its exit code, 128 + N for signal N. Errors, with nothing started:

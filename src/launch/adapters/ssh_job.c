@@ -34,7 +34,7 @@ typedef struct ssh_node {
     int process, orders; /* pidfd; the pipe to its stdin, -1 when closed */
     tt__bytes order;     /* what it is told; `sent` bytes of it are in the pipe */
     size_t sent, needed; /* needed: without signals */
-    bool refused;        /* its end of the pipe was closed before all that is needed was in */
+    bool refused;        /* it closed its end of the pipe before it had all that is needed */
     int exit_code;
 } ssh_node;
 
@@ -45,8 +45,8 @@ typedef struct ssh_starter {
     tt__ssh_words ssh;
     int port, left;      /* nodes that have not ended */
     bool broken;         /* a launcher could not be started, or was lost */
-    int last_end;        /* the node that ended last, */
-    int64_t last_end_ms; /* and when; 0: none has */
+    int last_end;        /* the node that ended last */
+    int64_t last_end_ms; /* when that ended; 0: none has */
     int signals, taken;
     sigset_t mask;
     ssh_node *nodes;
@@ -237,8 +237,8 @@ static tt_status find_own_paths(ssh_starter *s) {
     return TT_OK;
 }
 
-/* Where the store of node 0 is: its name, as all other hosts must know it, too. The port is drawn: what is free there
- * can't be known here, and jobs must not meet. */
+/* Choose where node 0 serves the store: at its host name, which all other hosts must know, too, and at a random
+ * port, as free ports there can't be known here, and jobs must not meet. */
 static tt_status choose_place(ssh_starter *s) {
     const tt__ssh_job *job = s->job;
     uint32_t random = 0;

@@ -17,11 +17,11 @@ typedef struct tt__ssh_job {
     void (*say)(void *user, const char *line); /* a line for the user */
 } tt__ssh_job;
 
-/* Start a launcher on each host and wait for all. This host needs no ssh. TUTTI_SSH is the command to use in its place,
- * with flags: "ssh -p 2222"; it fails with exit code 255. Signals that this process gets (SIGINT, SIGTERM, SIGHUP,
- * SIGQUIT) reach every launcher, a second one ends ssh; if it ends, however it does, they end their ranks. *exit_code
- * := the first failing launcher's, node 0's before others; 1 where a host can't be reached. Errors, with nothing left
- * running: TT_ERR_SYSTEM, TT_ERR_MEMORY. */
+/* Start a launcher on each host and wait for all. This host needs no ssh. TUTTI_SSH is a command with flags to use
+ * instead of ssh, such as "ssh -p 2222"; exit code 255 means that it failed. A signal to this process (SIGINT,
+ * SIGTERM, SIGHUP, SIGQUIT) reaches every launcher, a second one ends ssh. If this process ends, in whatever way,
+ * the launchers end their ranks. *exit_code := the first failing launcher's, node 0's before others; 1 where a host
+ * can't be reached. Errors, with nothing left running: TT_ERR_SYSTEM, TT_ERR_MEMORY. */
 tt_status tt__ssh_job_run(const tt__ssh_job *job, int *exit_code);
 
 #endif

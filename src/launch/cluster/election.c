@@ -28,9 +28,9 @@ struct tt__election {
     tt__job *job;
     char *master_addr;       /* (NI_MAXHOST) shared with the children */
     tt_store *etcd;          /* the job's keys; NULL: not connected */
-    tt__etcd_lease *lease;   /* under which this process's name stands there */
+    tt__etcd_lease *lease;   /* of the key that names this process */
     tt_store_server *server; /* until it is taken */
-    char host[NI_MAXHOST];   /* what was found */
+    char host[NI_MAXHOST];   /* of the coordinator that was found */
     int port;
     bool own;
     int64_t ttl_ms;
@@ -44,7 +44,7 @@ struct tt__election {
     int64_t confirmed_ms; /* when the last beat began that reached the lease */
 };
 
-/* The time on which a lease runs out: it goes on while the machine sleeps. */
+/* The clock by which a lease runs out: it goes on while the machine sleeps. */
 static int64_t awake_or_not_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_BOOTTIME, &now);
@@ -105,7 +105,8 @@ static tt_status read_coordinator(tt__election *e, char there[NAME_SIZE]) {
     return TT_OK;
 }
 
-/* Put this process's name there, under its lease, unless another one stands there. `there` := which one does then. */
+/* Put this process's name under the key, with its lease, unless the key has a name. `there` := the name that it has
+ * then. */
 static tt_status put_coordinator(tt__election *e, char there[NAME_SIZE]) {
     tt_store_value value = {0};
     *there = '\0';
@@ -243,7 +244,7 @@ tt_status tt__election_look(tt__election *e, int *port, bool *own) {
     if (!e->own) {
         TT__TRY(connect_etcd(e));
         TT__TRY(read_coordinator(e, there));
-        bool mine = e->server && !strcmp(there, e->name); /* of a try whose answer was lost */
+        bool mine = e->server && !strcmp(there, e->name); /* by an earlier try, whose answer was lost */
         if ((!*there || mine) && e->job->serves != 0)
             TT__TRY(elect(e, there));
         if (!*there)

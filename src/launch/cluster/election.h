@@ -23,7 +23,7 @@ tt_status tt__election_new(tt__election **out, tt__job *job);
 /* End the lease, so that another may follow at once. NULL is allowed. */
 void tt__election_free(tt__election *e);
 
-/* What follows, up to the next line, is one thread's at a time. */
+/* The functions up to the next line of dashes may be called by one thread at a time. */
 
 /* Forget what was found; end the lease and a store that nobody has taken. */
 void tt__election_reset(tt__election *e);
@@ -36,14 +36,14 @@ const char *tt__election_host(const tt__election *e);
 
 /* ---- */
 
-/* Make what was found the job's: master_addr, master_port, coordinates. Returns the server, once, if this process
- * serves the store: the caller's from then on. */
+/* Copy the result of the election to the job: master_addr, master_port, coordinates. Returns the server, once, if
+ * this process serves the store: the caller's from then on. */
 tt_store_server *tt__election_take(tt__election *e, tt__job *job);
 
 typedef enum tt__election_state {
     TT__ELECTION_HOLDS,  /* the lease lives */
     TT__ELECTION_UNSURE, /* etcd has not answered for as long as a lease lives */
-    TT__ELECTION_LOST    /* it has ended, and another is in its place */
+    TT__ELECTION_LOST    /* the lease has ended, and etcd names another process */
 } tt__election_state;
 
 /* The state of this process's lease, if it was elected; any thread. */

@@ -24,22 +24,22 @@
  * The store is renewed between attempts; these keys and the launchers' connections outlive that
  * (store/server/renewal.h).
  *
- * All but the numbers, the two lists and "alive" are signed with the job secret (store/signed.h), so that nothing
- * recorded in an earlier job is taken: the coordinator's card is signed over the life of the store, and has a fresh
- * nonce, which is the context of the others' cards, of looks and of last calls; the context of what launcher K writes
- * after its card is a nonce from that card. The coordinator's first words to a member, a round or why there is none,
- * name the member's nonce: else the member does not believe them. What is not signed is refused, logged, and read again
- * later; only with `demands_it` off a node may do without a secret.
+ * All but the numbers, the two lists and "alive" are signed with the job secret (store/signed.h) and a context, so that
+ * nothing recorded in an earlier job is taken. The context of the coordinator's card is the life of the store. That
+ * card has a fresh nonce, the context of the others' cards, of looks and of last calls. The context of what launcher K
+ * writes after its card is a nonce from that card. The coordinator's first words to a member, a round or why there is
+ * none, name the member's nonce: else the member does not believe them. What is not signed is refused, logged, and read
+ * again later. A launcher without the secret may take part only if no card says `demands_it`.
  *
  * A member is lost when its beats have not grown for the heartbeat, or earlier, when its connection has ended.
  * Launchers end together: each announces "done" when it has no worker left, and stays until all have done so or are
  * lost, so that every report names the same first failure.
  *
- * An attempt takes place in a round: members, numbered as nodes, and their ranks. The coordinator composes it when all
- * are there (a fixed set), or as many as may be, or as must be and no other has come for a while (a set that changes):
- * members that come later are in the next round. If there may be further
- * attempts, each launcher first announces "gone" when it has no worker left of one; when all have done so, the
- * coordinator's launcher, which knows all failures then, orders the next round or announces the end.
+ * An attempt takes place in a round: members, numbered as nodes, and their ranks. In a fixed set the coordinator
+ * composes it when all are there. In a set that changes, it composes it when max_nodes are there, or when min_nodes are
+ * there and no other has come for a while; later members are in the next round. If there may be further attempts, each
+ * launcher first announces "gone" when it has no worker left of one; when all have done so, the coordinator's launcher,
+ * which knows all failures then, orders the next round or announces the end.
  *
  * A launcher that stood still, or could not be reached, may have been given up meanwhile, and its round may be over. So
  * it begins a round, or announces anything, only if it has heard the coordinator within half a heartbeat. Otherwise it
@@ -56,13 +56,13 @@
 typedef struct tt__nodes tt__nodes;
 
 typedef struct tt__nodes_member {
-    const tt__job *job; /* borrowed; what changes in it while it runs is not read */
+    const tt__job *job; /* borrowed; fields that change while it runs are not read */
     bool coordinates;   /* it serves the store */
     const char *host;   /* of the store */
     int port;
     tt__counts counts;   /* of the last round that it took part in; attempt -1: none */
     bool kept;           /* workers here wait for another round */
-    int64_t find_ms;     /* how long to look for who serves the store */
+    int64_t find_ms;     /* how long to look for the launcher that serves the store */
     const char *problem; /* why no worker can be started here; NULL = none */
     /* says who coordinates, and where: coordinates, host and port are not known yet; NULL = they are */
     struct tt__election *election;
@@ -75,14 +75,14 @@ typedef enum tt__nodes_kind {
     TT__NODES_SEEN     /* the answers to tt__nodes_look() that came in time: `snapshot` */
 } tt__nodes_kind;
 
-#define TT__BELIEVED_ALWAYS INT64_MAX        /* it can't be otherwise */
+#define TT__BELIEVED_ALWAYS INT64_MAX        /* this node surely takes part */
 #define TT__BELIEVED_NOT_YET (INT64_MIN / 2) /* nothing was heard since the round came */
 
 typedef struct tt__nodes_event {
     struct tt__nodes_event *next;
     tt__nodes_kind kind;
     tt__event event; /* DECIDES. What it points to belongs to this event until the machine takes it */
-    /* DECIDES, TT__ON_ROUND: when it was last known that this node takes part, or one of these */
+    /* DECIDES, TT__ON_ROUND: when it was last known that this node takes part, or one of the two values above */
     int64_t believed_ms;
     char *text; /* WAITS; DECIDES: the event's text */
     int look;   /* LOOK */
@@ -93,9 +93,9 @@ typedef struct tt__nodes_event {
 /* Start the thread, which joins. The coordinator's server runs already. */
 tt_status tt__nodes_start(tt__nodes **out, const tt__nodes_member *member);
 
-/* Tell the others, instead of joining them, why no worker can be started here: member->problem. They end with an error
- * that says so. Blocks until node 0 is told, or, on node 0, whose server runs already, until all are; at most
- * timeout_ms or join_ms. What fails is not told. */
+/* Tell the others, instead of joining them, why no worker can be started here: member->problem. They end with an
+ * error that says so. Blocks until node 0 is told, or on node 0, whose server runs already, until all nodes are; at
+ * most timeout_ms or join_ms. Failures are ignored. */
 void tt__nodes_tell_problem(const tt__nodes_member *member, int64_t timeout_ms);
 
 /* End the thread, at most a heartbeat from now. NULL is allowed. */
@@ -117,8 +117,8 @@ void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__w
 void tt__nodes_announce_gone(tt__nodes *nodes, const tt__gone *gone);
 /* Announce that a worker of this node has ended well: the job waits for no further nodes. */
 void tt__nodes_announce_success(tt__nodes *nodes, int attempt);
-/* Of the coordinator: order a round with these numbers; TT__ON_ROUND or TT__ON_NO_ROUND follows. The store is renewed
- * first, if it is given, when all that was told before has been written to it. */
+/* Of the coordinator: order a round with these numbers; TT__ON_ROUND or TT__ON_NO_ROUND follows. If `renewed` is
+ * given, that store is renewed first, after all that was told before has been written to it. */
 void tt__nodes_order_round(tt__nodes *nodes, const tt__counts *counts, tt_store_server *renewed);
 /* Of the coordinator: announce that an attempt is to end, or that none follows. */
 void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why);

@@ -29,9 +29,9 @@ static bool take_beat(tt__node *node, const char *beat) {
     return true;
 }
 
-/* Return why a member without a new beat is lost, or NULL. A member must be silent for
- * too long in two looks, because this process itself may have stood still: its store may answer it before it has read
- * what others have sent meanwhile. */
+/* Return why a member without a new beat is lost, or NULL. A member must be silent for too long in two looks,
+ * because this process itself may have stood still: its store may answer it before it has read what others have sent
+ * meanwhile. */
 static const char *why_lost(tt__talk *t, int id, char text[160]) {
     tt__node *node = tt__talk_node(t, id);
     int64_t silent = tt__now_ms() - node->beat_ms;
@@ -52,10 +52,10 @@ static void miss_beat(tt__talk *t, int id) {
     tt__node *node = tt__talk_node(t, id);
     char silent[160], all[300];
     const char *why = why_lost(t, id, silent);
-    bool unread = id > 0 && node->news_taken < node->news; /* it may have said that it goes */
+    bool unread = id > 0 && node->news_taken < node->news; /* unread news may say that it leaves */
     if (!why || (unread && tt__now_ms() - node->beat_ms < 2 * t->nodes->member.job->heartbeat_ms))
         return;
-    if (node->done) { /* it has gone */
+    if (node->done) { /* it has left in order */
         node->lost = true;
         return;
     }
@@ -81,13 +81,14 @@ static void take_member_beat(tt__talk *t, const tt__wanted *of, tt_store_value *
         miss_beat(t, of->id);
 }
 
-/* Whose beats are read: those of all, or of the coordinator. */
+/* Are the beats of member `id` read? */
 static bool is_heard(const tt__talk *t, int id) {
     const tt__node *node = &t->of[id];
     return node->card == TT__CARD_READ && !node->lost && id != t->id;
 }
 
-/* List the members whose beats are read, with their keys of this name. Returns how many. */
+/* List the members whose beats are read, with their keys "tutti/nodes/WHAT/ID": the coordinator reads all, the
+ * others only the coordinator's. Returns how many. */
 static int list_heard(const tt__talk *t, const char *what, tt__wanted *list) {
     int n = 0, members = t->nodes->member.coordinates ? t->known : 1;
     for (int id = 0; id < members; id++)

@@ -21,7 +21,7 @@
 
 /* ---- who coordinates, where etcd names that one */
 
-/* Is it worth another try, for as long as others are waited for? */
+/* Is the call worth another try, and is there time left to look for the coordinator? */
 static bool may_ask_again(const tt__talk *t, tt_status status) {
     return (status == TT_ERR_TIMEOUT || status == TT_ERR_NET) && t->began_ms + t->nodes->member.find_ms > tt__now_ms();
 }
@@ -43,7 +43,7 @@ static tt_status ask_etcd(tt__talk *t) {
     return TT_OK;
 }
 
-/* The same, telling the launcher if that takes long; false: not yet, or never. */
+/* Find out who coordinates, and tell the user if that takes long. False: not known yet, or it has failed. */
 static bool find_coordinator(tt__talk *t) {
     char text[TT__ERROR_TEXT_SIZE + 32];
     tt_status status = ask_etcd(t);
@@ -112,7 +112,7 @@ static tt_status make_nonce(char text[33]) {
     return TT_OK;
 }
 
-/* Does this node have the job's secret, and not go on with one that has none? */
+/* Does this node have the job's secret, and refuse nodes without one? */
 static bool demands_secret(const tt__job *job) { return job->has_secret && job->store_auth != TT_STORE_AUTH_NONE; }
 
 static json_t *card_of(const tt__nodes_member *m, const char *nonce) {
@@ -170,8 +170,8 @@ static tt_status put_card(tt__talk *t) {
     return status;
 }
 
-/* Take a number, and put the first beat; the coordinator's card, too. Other members put theirs when they have read
- * that. */
+/* Take a number, and put the first beat. The coordinator also puts its card; other members put theirs when they have
+ * read that. */
 static tt_status introduce_oneself(tt__talk *t) {
     char key[TT__NODES_KEY];
     t->joining.introduced = false;
@@ -334,7 +334,7 @@ static void refuse_member(tt__talk *t, int id, tt_status why) {
     snprintf(text, sizeof text, "%s", tt_last_error());
     if (!t->nodes->member.coordinates) {
         tt__talk_fail(t, text);
-        tt_ignore(tt__talk_put_left(t)); /* for tt__nodes_tell_problem() */
+        tt_ignore(tt__talk_put_left(t)); /* tt__nodes_tell_problem() waits for this */
     } else if (id == 0 || (needed && !t->round)) {
         tt__talk_fail_all(t, text);
     } else {
@@ -369,7 +369,7 @@ static void read_card(tt__talk *t, int id) {
 
 static bool misses_card(const tt__node *node) { return node->card == TT__CARD_LISTED && !node->lost; }
 
-/* Read the missing cards at once, if all are there. False: one is not. */
+/* Read the missing cards in one call, if all are there. False: one is not. */
 static bool read_all_cards(tt__talk *t) {
     tt__wanted *list = t->known ? malloc((size_t)t->known * sizeof *list) : NULL;
     int n = 0;
@@ -434,7 +434,7 @@ void tt__talk_read_cards(tt__talk *t) {
 
 /* Wait, as the coordinator, until the others have read its card. */
 static tt_status wait_until_all_know(tt__talk *t, int64_t deadline) {
-    int others = t->nodes->member.job->min_nodes - 1, left = 0; /* in a set that may be larger no others need to come */
+    int others = t->nodes->member.job->min_nodes - 1, left = 0; /* a set that changes may do without more */
     while (left < others && tt__left_ms(deadline)) {
         TT__TRY(tt__talk_read_left(t, &left));
         if (left < others)
@@ -465,7 +465,7 @@ void tt__nodes_tell_problem(const tt__nodes_member *member, int64_t timeout_ms) 
     tt__secret_wipe(&t.secret);
     json_decref(t.joining.foretold);
     free(t.of);
-    for (tt__nodes_event *event; (event = nodes.events);) { /* what is said to a launcher that takes part */
+    for (tt__nodes_event *event; (event = nodes.events);) { /* only launchers that take part use them */
         nodes.events = event->next;
         tt__nodes_event_free(event);
     }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEVERAL_BYTES = 1 << 20, AT_ONCE = 2048 }; /* of news that are repeated in one piece; read at one time */
+enum { SEVERAL_BYTES = 1 << 20, AT_ONCE = 2048 }; /* at most: of news repeated in one piece; read at one time */
 
 static int number_in(const json_t *news, const char *name) {
     return (int)json_integer_value(json_object_get(news, name));
@@ -156,8 +156,8 @@ static bool name_this_member(const tt__talk *t, const json_t *news) {
     return false;
 }
 
-/* The end, said by a coordinator that has not greeted this member: it may have been recorded in an earlier job. It
- * counts if no more comes of this one: tt__talk_miss_coordinator(). */
+/* Is this the end, from a coordinator that has not greeted this member? It may be a recording of an earlier job, so
+ * it is kept: it counts if nothing more comes from the coordinator (tt__talk_miss_coordinator()). */
 static bool is_foretold(tt__talk *t, const json_t *news) {
     t->joining.greeted = t->joining.greeted || name_this_member(t, news);
     if (t->joining.greeted)
@@ -231,7 +231,7 @@ static void skip_deleted(tt__talk *t, int id) {
     if (node->news_taken + 1 >= node->news_first)
         return;
     node->news_taken = node->news_first - 1;
-    if (t->round && !t->nodes->member.coordinates) /* else they were of before this member's time */
+    if (t->round && !t->nodes->member.coordinates) /* before a round, they were from before this member came */
         tt__talk_lose(t, t->id, "it was silent, and node 0 has gone on without it");
 }
 

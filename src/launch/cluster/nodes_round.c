@@ -98,7 +98,7 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
         free(copy);
         tt__talk_fail(t, "no memory to take part in the job");
     }
-    /* The coordinator has read what this member has announced before it was gone. */
+    /* The coordinator has read all that this member announced up to "gone". */
     if (!t->nodes->member.coordinates) /* NOLINT(clang-analyzer-unix.Malloc): the event has the copy */
         tt__talk_delete_news(t);
 }
@@ -138,7 +138,7 @@ static bool are_enough(const tt__talk *t, int n) {
     return n >= m->job->max_nodes - TT__MUTANT(attempt_without_last_node) || (n >= m->job->min_nodes && waited);
 }
 
-/* Attempts go on counting if members, even late ones, have been in this job with another coordinator. */
+/* Continue the count of attempts of members, even late ones, that have been in this job with another coordinator. */
 static void count_on(tt__talk *t) {
     for (int id = 0; id < t->known; id++) {
         if (!is_ready(t, id))
@@ -151,7 +151,8 @@ static void count_on(tt__talk *t) {
     }
 }
 
-/* Newcomers may bring workers that have been in rounds of this job with higher numbers. */
+/* Continue the count of rounds: newcomers may bring workers that have been in rounds of this job with higher
+ * numbers. */
 static void count_rounds_on(tt__talk *t) {
     for (int id = 0; id < t->known; id++) {
         const tt__node *node = &t->of[id];
@@ -161,7 +162,8 @@ static void count_rounds_on(tt__talk *t) {
     }
 }
 
-/* Those of the last round come first, so that they keep their order; all in the order in which they came. */
+/* List the round's nodes: those of the last round first, so that they keep their order, then the others, in the
+ * order in which they came. */
 static json_t *list_nodes(const tt__talk *t, bool *trace) {
     json_t *of = json_array();
     int left = t->nodes->member.job->max_nodes;
@@ -227,7 +229,7 @@ static void wait_for_more(tt__talk *t, int n) {
     }
 }
 
-/* Tell of a member that the running attempt is without, if there is a place for it. */
+/* Tell the launcher of a member that is not in the running attempt, if there is a place for it. */
 static void tell_newcomer(tt__talk *t) {
     char text[100] = "";
     if (TT__MUTANT(newcomer_not_told) || !t->round || t->closed || t->done || !tt__talk_numbers(t) ||

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REFUSED_MS = 10000, MAX_ID = 1 << 16 }; /* between two log lines about one member; members in a job's life */
+enum { REFUSED_MS = 10000, MAX_ID = 1 << 16 }; /* between log lines about one member; most members in a job's life */
 
 bool tt__talk_stopped(const tt__talk *t) {
     pthread_mutex_lock(&t->nodes->lock);
@@ -184,7 +184,7 @@ void tt__talk_fail(tt__talk *t, const char *text) {
 void tt__talk_lose(tt__talk *t, int id, const char *text) {
     tt__node *node = tt__talk_node(t, id);
     int number = tt__talk_node_number(t, id);
-    bool job = !t->nodes->member.coordinates && (id == 0 || id == t->id); /* all of it, for this member */
+    bool job = !t->nodes->member.coordinates && (id == 0 || id == t->id); /* for this member the whole job is lost */
     if (node && !TT__MUTANT(loss_not_remembered))
         node->lost = true;
     t->trust.given_up = t->trust.given_up || (job && id);
@@ -194,7 +194,7 @@ void tt__talk_lose(tt__talk *t, int id, const char *text) {
         tt__talk_decide_lost(t, TT__ON_LOST, number, text);
 }
 
-/* Believe what the coordinator said last, before this member could know whether it was of this life; false: nothing. */
+/* Believe the end that a coordinator announced without having greeted this member; false: it announced none. */
 static bool take_foretold(tt__talk *t) {
     const char *what = json_string_value(json_object_get(t->joining.foretold, "what"));
     const char *text = json_string_value(json_object_get(t->joining.foretold, "text"));

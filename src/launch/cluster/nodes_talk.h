@@ -29,7 +29,7 @@ struct tt__nodes {
     bool started;
     pthread_mutex_t lock; /* of all below */
     bool stop;
-    bool unsure; /* whether the first event, a round, is still to begin */
+    bool unsure; /* the first event is a round that may have gone on without this node */
     tt__nodes_event *events, **events_end;
     struct tt__order *orders, **orders_end; /* nodes_thread.c */
 };
@@ -59,7 +59,7 @@ typedef struct tt__node {
 
     int64_t beats;      /* last seen */
     int64_t beat_ms;    /* when that grew */
-    bool silent;        /* it had not grown for the heartbeat, in the last look */
+    bool silent;        /* in the last look, that had not grown for the heartbeat */
     int64_t news;       /* how many it has announced */
     int64_t news_first; /* the first that is still there */
     int64_t news_taken; /* how many have been read */
@@ -70,7 +70,7 @@ typedef struct tt__node {
 typedef struct tt__joining_talk {
     bool introduced;  /* its card is put */
     bool greeted;     /* the coordinator has named its nonce, and so is of this life; it itself always is */
-    json_t *foretold; /* the end of joining, as a coordinator says that has not greeted; NULL: it has not */
+    json_t *foretold; /* the end, announced by a coordinator that has not greeted; NULL: none */
 } tt__joining_talk;
 
 /* What this launcher announces. */
@@ -82,15 +82,15 @@ typedef struct tt__own_news {
 
 /* Has the coordinator given this member up? A member that does not know begins nothing. */
 typedef struct tt__trust {
-    int64_t heard_ms;      /* when it was last known that it has not */
-    int64_t awaited_beats; /* not 0: it will be known again when the coordinator has had so many beats */
+    int64_t heard_ms;      /* when it was last known that the coordinator has not */
+    int64_t awaited_beats; /* not 0: that will be known again when the coordinator's beats have reached this number */
     bool given_up;         /* it has */
 } tt__trust;
 
 /* The coordinator composes a round. */
 typedef struct tt__composing {
     bool ordered;      /* the launcher wants one */
-    bool told_waiting; /* it was told for whom this waits */
+    bool told_waiting; /* the user was told which nodes are missing */
     tt__counts counts; /* of the round */
     int64_t since_ms;  /* when it was ordered */
     int64_t came_ms;   /* when the last member came */
@@ -154,7 +154,7 @@ int tt__talk_node_number(const tt__talk *t, int id);
 /* As the coordinator: list the nonces of those whose cards are read, for news that may be the first that they take. */
 json_t *tt__talk_nonces(const tt__talk *t);
 
-/* Is it a set that changes? */
+/* May nodes come and go? */
 static inline bool tt__talk_is_elastic(const tt__talk *t) {
     return t->nodes->member.job->min_nodes < t->nodes->member.job->max_nodes;
 }
@@ -172,8 +172,8 @@ static inline bool tt__talk_replaces(const tt__talk *t) {
     return tt__talk_numbers(t) && (tt__talk_is_elastic(t) || t->nodes->member.job->max_restarts > 0);
 }
 
-/* The coordinator does not answer. Where etcd names it, another may be found before the first round, and one that can't
- * reach its own store makes way; false: neither. */
+/* The coordinator does not answer: will this member look for another? Only with etcd, and before the first round or
+ * if it is itself the coordinator, which can't reach its own store and makes way. */
 static inline bool tt__talk_will_look_again(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
     bool will = m->election && (!t->round || m->coordinates) && !t->failed && !t->joining.foretold;
@@ -231,7 +231,7 @@ typedef struct tt__wanted {
 /* Take a value, which is freed afterwards. */
 typedef void tt__talk_take(tt__talk *t, const tt__wanted *wanted, tt_store_value *value);
 
-/* Have all keys of the list a value? If the store does not say, `otherwise`. */
+/* Does every key of the list have a value? `otherwise`: the answer if the store does not say. */
 bool tt__talk_are_there(tt__talk *t, const tt__wanted *list, int n, bool otherwise);
 
 /* Read values that are there, all at once: one after the other would keep all members waiting for a time that grows
@@ -248,7 +248,7 @@ tt_status tt__talk_beat(tt__talk *t);
  * the store's: `cut`. */
 void tt__talk_announce_json(tt__talk *t, json_t *news);
 
-/* Delete this launcher's news up to `news_of_before`. */
+/* Delete this launcher's news up to own_news.of_before. */
 void tt__talk_delete_news(tt__talk *t);
 
 /* Read what member `id`, whose card is here, has put under `key`; false: nothing yet, or it is refused. */
@@ -266,7 +266,8 @@ json_t *tt__talk_json(const char *text);
  * never. */
 bool tt__talk_connect(tt__talk *t);
 
-/* Read the cards that are still missing: those of all, or of the coordinator. Having that, put the own one. */
+/* Read the cards that are still missing: the coordinator reads all, the others the coordinator's, and then put their
+ * own. */
 void tt__talk_read_cards(tt__talk *t);
 
 /* If the coordinator is gone, look for another one; as the coordinator, check whether another one has replaced it. */

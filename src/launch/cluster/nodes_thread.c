@@ -48,7 +48,7 @@ static void order_free(tt__order *order) {
     free(order);
 }
 
-/* ---- in the launcher: orders. What there is no memory for is not said: nothing here is worth ending a job for. */
+/* ---- in the launcher: orders. An order for which there is no memory is dropped: none is worth ending a job for. */
 
 /* Post a copy of an order. Takes over what it holds. */
 static void order_post(tt__nodes *nodes, const tt__order *order) {
@@ -207,7 +207,7 @@ static void read_final(tt__talk *t, tt__snapshot *snapshot) {
 
 /* Have all nodes ended? The coordinator sees it, and tells the others. */
 static bool all_ended(tt__talk *t) {
-    /* no other node can be reached; the launcher that serves the store ends with it */
+    /* without the store no other node can be reached */
     if (!TT__MUTANT(waits_for_unreachable_store) && t->cut)
         return true;
     if (!t->nodes->member.coordinates)
@@ -253,7 +253,7 @@ static void take_own_gone(tt__talk *t, const tt__gone *gone) {
         t->of[0].gone = gone->attempt + 1;
         t->of[0].kept = gone->kept;
         t->of[0].well = gone->well;
-    } else if (gone->attempt >= t->gone) { /* what follows the first time the coordinator may not read before a round */
+    } else if (gone->attempt >= t->gone) { /* the first time: later news the coordinator may not read before a round */
         t->own_news.of_before = t->own_news.sent;
         t->gone = gone->attempt + 1;
     }
@@ -272,8 +272,8 @@ static void put_blob(tt__talk *t, tt__order *order) {
         t, tt__signed_set(t->store, &t->secret, order->key, t->known ? t->of[0].nonce : "", order->bytes, order->size));
 }
 
-/* Leave a note for the ranks. They know the store's life since its last renewal, which this launcher's own connection
- * may be older than: so the note has another one. Nothing depends on it but what errors say. */
+/* Leave a note for the ranks. They know the store's life since its last renewal, and this launcher's own connection
+ * may be older. So the note goes over another one. Only the texts of errors depend on it. */
 static void leave_note(tt__talk *t, const tt__order *order) {
     const tt__nodes_member *m = &t->nodes->member;
     if (!t->notes && tt_tcp_store(&t->notes, m->host, m->port, .timeout_ms = NOTES_MS))
@@ -294,8 +294,8 @@ static void announce(tt__talk *t, tt__order *order) {
         tt__talk_expect_news(t);
 }
 
-/* What was told before is in the old store, and none of it in the new one. Writes have no reply; a question after them
- * has, when the store has them. */
+/* Order the next round. All earlier writes must reach the store before it is renewed. Writes have no reply, so a
+ * question follows: its reply comes after them. */
 static void collect_next(tt__talk *t, const tt__order *order) {
     char key[TT__NODES_KEY];
     const char *keys[] = {key};
@@ -328,14 +328,14 @@ static void execute_order(tt__talk *t, tt__order *order) {
         announce(t, order);
 }
 
-/* Is it known that this member has not been given up, or of no concern? */
+/* Is it known that the coordinator has not given this member up, or does that not matter? */
 static bool is_trusted(const tt__talk *t) {
     bool asks = tt__talk_replaces(t) && !t->nodes->member.coordinates && t->round && !t->trust.given_up && !t->cut;
     return !asks || tt__now_ms() - t->trust.heard_ms < t->nodes->member.job->heartbeat_ms / 2;
 }
 
-/* All that the coordinator has said is read. If this member stood still, the coordinator may be giving it up right now:
- * two beats later it has said so. */
+/* Note that all that the coordinator has said is read. If this member stood still, the coordinator may be giving it
+ * up right now: two beats later it has said so. */
 static void note_heard(tt__talk *t) {
     int64_t now = tt__now_ms();
     bool late = t->trust.heard_ms && now - t->trust.heard_ms >= t->nodes->member.job->heartbeat_ms / 2;

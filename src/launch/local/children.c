@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static bool ignored_before; /* SIGCHLD, by a parent's wish */
+static bool ignored_before; /* our parent left us SIGCHLD ignored */
 
 void tt__children_keep_ends(void) {
     struct sigaction action;
@@ -93,7 +93,7 @@ static int compare_pids(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Without memory, those that were found. */
+/* List all processes of this machine; without memory, those read so far. */
 static processes all_processes(void) {
     processes all = {NULL, 0};
     size_t size = 0;
@@ -152,7 +152,7 @@ static bool was_told(const tt__telling *t, const tt__proc *p) {
     return false;
 }
 
-/* Without memory it may be told again, which is better than not at all. */
+/* Note that `p` has been told. Without memory it may be told again, which is better than not at all. */
 static void add_told(tt__telling *t, const tt__proc *p) {
     if (t->n == t->size) {
         size_t size = 2 * t->size + 64;
@@ -187,7 +187,7 @@ static void tell_rank(pid_t pid, pid_t but, int sig) {
         send_signal(getsid(pid) == pid ? -pid : pid, sig);
 }
 
-/* Tell the processes that were not told, neither by themselves nor with the group of a rank. */
+/* Tell the processes that have been told neither by themselves nor with the group of a rank. */
 static void tell_found(tt__telling *t, const processes *all, const pid_t *ranks, size_t n, pid_t but) {
     for (size_t i = 0; i < all->n; i++) {
         const tt__proc *p = &all->of[i];
@@ -202,7 +202,7 @@ static void tell_found(tt__telling *t, const processes *all, const pid_t *ranks,
 }
 
 void tt__tell_all(tt__telling *t, const pid_t *ranks, size_t n, pid_t but, int sig) {
-    processes all = all_processes(); /* before anybody is told: handlers may start others, which are not meant */
+    processes all = all_processes(); /* before anybody is told: handlers may start others, not to be told */
     if (t->sig != sig)
         tt__telling_clear(t);
     t->sig = sig;

@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Have the kernel keep the ends of children, which it drops where a parent has left us SIGCHLD ignored; call it before
- * there are any. In a child that is to become another program: restore what the parent had left. */
+/* Have the kernel keep children's wait statuses, which it drops if our parent left us SIGCHLD ignored; call it
+ * before there are children. tt__children_restore_signal(), in a child before exec: restore what the parent left. */
 void tt__children_keep_ends(void);
 void tt__children_restore_signal(void);
 
@@ -30,26 +30,26 @@ size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn
  * signal once, however deep it is, whatever session it made, and whoever else ends meanwhile. */
 
 typedef struct tt__telling {
-    int sig;       /* what all were told last; 0 = nothing */
-    uint64_t when; /* in ticks since boot: what has started later was not meant */
+    int sig;       /* the signal that all were told last; 0 = none */
+    uint64_t when; /* in ticks since boot: processes that started later are not told */
     tt__proc *told;
-    size_t n, size; /* so many have got `sig` */
+    size_t n, size; /* n: how many have got `sig` */
 } tt__telling;
 
 /* Send `sig` to every process below this one that has not got it, and wake those that are stopped. `ranks` (n) are
- * children of this process, 0 = none; one that leads a session is told with its process group. Left out are members of
- * process group `but` (0: none), which have got it, and those in a group whose leader, above them, made no session, as
- * timeout(1) does: it passes signals on. */
+ * children of this process, 0 = none; one that leads a session is told with its process group. Not told are members
+ * of process group `but` (0: none), which have got it, and processes in a group whose leader is above them and made
+ * no session: such a leader, timeout(1) for one, passes signals on. */
 void tt__tell_all(tt__telling *telling, const pid_t *ranks, size_t n, pid_t but, int sig);
 
-/* Some processes have ended: tell what was left to them. */
+/* Some processes have ended: tell those that they would have passed the signal on to. */
 void tt__tell_rest(tt__telling *telling);
 
 /* Send SIGWINCH, SIGSTOP or SIGCONT, which end no process, to everything below this process except members of group
  * `but`. SIGWINCH goes to groups whose leader lives. */
 void tt__tell_state(pid_t but, int sig);
 
-/* Begin again: nobody has been told anything. */
+/* Forget who has been told. */
 void tt__telling_clear(tt__telling *telling);
 
 #endif

@@ -53,7 +53,7 @@ static tt__folder_id folder_id_of(const struct stat *info) {
 
 int tt__job_error_dir_make(tt__job *job) {
     struct stat info;
-    mode_t before = umask(077); /* with another the folder could have fewer rights */
+    mode_t before = umask(077); /* another umask could take rights from us, too */
     int failed = mkdir(job->error_dir, 0700) ? errno : 0, fd = -1;
     umask(before);
     if (failed)
@@ -87,8 +87,7 @@ static int64_t file_seconds(const json_t *when) {
     return seconds < 0 ? 0 : seconds;
 }
 
-/* Read an error file, which is the worker's: it may be anything, and of any size. NULL: it is no JSON of a sensible
- * size. */
+/* Read an error file. A worker wrote it, so it may hold anything, of any size. NULL: it is no JSON, or too large. */
 static json_t *load_error_file(const char *path) {
     enum { MOST_BYTES = 1 << 20 };
     struct stat info;

@@ -14,12 +14,13 @@ int tt__job_error_dir_make(tt__job *job);
 /* Fail because the directory can't be made. */
 tt_status tt__job_error_dir_failed(int errnum);
 
-/* Remove the files; remove the directory with its files. What is there no longer, or is another's, stays. */
+/* Remove the files; remove the directory with its files. Files are removed only from the directory that the keeper
+ * made. */
 void tt__job_error_dir_clear(const tt__job *job);
 void tt__job_error_dir_remove(const tt__job *job);
 
-/* Write the path of the error file of this node's worker `i`: "DIR/worker-3.json", or where torchrun has it in the
- * directory of logs. Returns `path`. */
+/* Write the path of the error file of this node's worker `i`: "DIR/worker-3.json", or with job->logs torchrun's path
+ * in the directory of logs. Returns `path`. */
 const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]);
 
 /* Read an error file into the worker's message, traceback, error_s and secondary. */

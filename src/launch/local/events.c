@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Write one event; w NULL: of the job. Without memory there is none. */
+/* Write one event, of worker `w` or, if that is NULL, of the job. Without memory, write none. */
 static void write_event(tt__streams *streams, const tt__job *job, const tt__worker *w, int i, bool succeeded,
                         int64_t seconds) {
     char host[256] = "", pid[16] = "";

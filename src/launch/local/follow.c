@@ -74,8 +74,8 @@ static char *template_fill(const char *text, const tt__filling *fillings) {
     return out;
 }
 
-/* inotify tells when a file grew, but not on every file system, and there may be none left to have
- * (max_user_instances): so all files are looked at now and then. */
+/* inotify tells when a file grew, but not on every file system, and a user may have only so many
+ * (max_user_instances). So all files are also looked at now and then. */
 enum { TEXT_SIZE = 65536, LOOK_MS = 1000, LOOK_OFTEN_MS = 100 };
 
 /* One file that is followed. */
@@ -101,7 +101,7 @@ struct tt__follow {
     const tt__job *job;
     int inotify; /* or -1 */
     int64_t look_ms;
-    tt__streams *errors, output; /* the latter has our stdout alone */
+    tt__streams *errors, output; /* output: for our stdout only */
     followed *files;
     int n, attempt; /* attempt: the last that began, -1 = none */
     kept kept[2];
@@ -271,7 +271,7 @@ static tt__streams *shown_on(tt__follow *f, const followed *file) {
     return file->std == TT__STDOUT ? &f->output : f->errors;
 }
 
-/* Pass on a line without its end, or, `whole` being false, a part of one that is too long. */
+/* Pass on a line without its line end, or, unless `whole`, a part of a line that is too long. */
 static void pass_line(tt__follow *f, followed *file, const char *line, size_t n, bool whole) {
     tt__streams *streams = shown_on(f, file);
     if (!file->part) {

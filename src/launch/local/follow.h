@@ -2,7 +2,7 @@
  * lines on to its own stdout and stderr, each with the worker's prefix. Lines that contain one of the filters are also
  * kept in a file for all workers.
  *
- * Nothing here waits for who reads our output: while it is full the files are not read, which loses nothing. */
+ * Nothing here waits for the reader of our output: while that is full, the files are not read, which loses nothing. */
 #ifndef TT_LAUNCH_LOCAL_FOLLOW_H
 #define TT_LAUNCH_LOCAL_FOLLOW_H
 
@@ -14,7 +14,8 @@ typedef struct tt__follow tt__follow;
 /* Follow the files that `job` tees; NULL if there are none. `errors` gets what goes to stderr. */
 tt_status tt__follow_new(tt__follow **out, const tt__job *job, tt__streams *errors);
 
-/* The workers of attempt job->attempt are about to start. What those of another one have written is still shown. */
+/* The workers of attempt job->attempt are about to start. What workers of an earlier one have written is still
+ * shown. */
 void tt__follow_begin(tt__follow *follow);
 
 /* As tt__streams_poll(): at most 2 entries. */

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A client that is slower than CLIENT_MS, or one too many, is let go. */
+/* A client that is slower than CLIENT_MS, or one too many, is disconnected. */
 enum {
     CLIENTS = TT__HEALTH_CLIENTS,
     LISTENER_EVENT = CLIENTS,
@@ -166,8 +166,8 @@ static void probe_serve(tt__health *h, int which) {
 
 static bool same_client_host(const struct in6_addr *a, const struct in6_addr *b) { return !memcmp(a, b, sizeof *a); }
 
-/* Rank a client for giving its place to one from `next`; the highest goes. First those that have their answer, then
- * those whose address has the most places. */
+/* Score a client for losing its place to one from `next`: the highest score goes. Clients that have their answer go
+ * first, then those whose address has the most places. */
 static int dispensable(const tt__health *h, const probe *p, const struct in6_addr *next) {
     int places = same_client_host(&p->from, next);
     for (int i = 0; i < CLIENTS; i++)
@@ -175,7 +175,8 @@ static int dispensable(const tt__health *h, const probe *p, const struct in6_add
     return p->size && p->sent == p->size ? CLIENTS + 2 : places;
 }
 
-/* Return a place for a client from there; if all are taken, the most dispensable one's, of these the oldest. */
+/* Return a free place for a client from `from`; if there is none, close the most dispensable client, of equal ones
+ * the oldest. */
 static int make_place(tt__health *h, const struct in6_addr *from) {
     int found = 0, most = 0;
     for (int i = 0; i < CLIENTS; i++)

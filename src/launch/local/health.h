@@ -1,7 +1,7 @@
-/* Answers to health checks (Kubernetes' probes, load balancers): HTTP on a port of the launcher's, served from its loop
- * without ever waiting for a client. The whole of HTTP that a probe needs is one request, of which nothing but the
- * method matters, and one answer, after which the connection ends; a server library would be loaded by every job that
- * has a port, and brings threads or a loop of its own. */
+/* Answers to health checks (Kubernetes' probes, load balancers): HTTP on a port of the launcher's, served from its
+ * loop without ever waiting for a client. A probe needs little of HTTP: one request, of which only the method
+ * matters, and one answer, after which the connection ends. A server library would bring threads or a loop of its
+ * own into every job that has a port. */
 #ifndef TT_LAUNCH_LOCAL_HEALTH_H
 #define TT_LAUNCH_LOCAL_HEALTH_H
 
@@ -12,7 +12,7 @@ enum { TT__HEALTH_BODY = 2048, TT__HEALTH_CLIENTS = 16, TT__HEALTH_DESCRIPTORS =
 
 typedef struct tt__health tt__health;
 
-/* Write what is so as a line of JSON without its end. False: not all is well. */
+/* Write the node's state as a line of JSON, without its line end. False: it is not healthy. */
 typedef bool tt__health_look(void *user, char body[TT__HEALTH_BODY]);
 
 /* Serve `listener`, a non-blocking socket that listens, which this takes over, also on failure. */

@@ -37,7 +37,7 @@ struct keeper {
     bool started; /* an attempt is under way: its end is still to be reported */
     bool told_leftovers;
     tt__telling telling; /* of this attempt */
-    int64_t tell_ms;     /* when to tell the rest, as some have ended; 0: none has */
+    int64_t tell_ms;     /* when to call tt__tell_rest(), as some have ended; 0: none has */
 };
 
 static void keeper_send(const struct keeper *k, tt__keeper_message message) {
@@ -51,7 +51,7 @@ static void report_not_started(const struct keeper *k, int rank, int errnum, tt_
                        .kind = TT__KEEPER_NOT_STARTED, .worker = rank, .not_started = {errnum, (int32_t)step, pid}});
 }
 
-/* Watch the end of a worker. Old kernels have no pidfds: then ends at one time are reported in any order. */
+/* Watch for the end of a worker. Without pidfds (old kernels), ends at one time are reported in any order. */
 static int keeper_watch(const struct keeper *k, int rank, pid_t pid) {
     int fd = tt__fd((int)syscall(SYS_pidfd_open, pid, 0));
     if (fd < 0 || tt__epoll_watch(k->ends, EPOLL_CTL_ADD, fd, rank, EPOLLIN))
@@ -81,7 +81,7 @@ static void start_worker(struct keeper *k, int rank) {
     tt__close_fd(&k->stderr_ends[rank]);
 }
 
-/* Start those that are not there. */
+/* Start the workers that are missing. */
 static void start_workers(struct keeper *k, const tt__keeper_message *order) {
     char path[PATH_MAX];
     k->started = true;
@@ -147,7 +147,7 @@ static void note_told(struct keeper *k) {
         k->told[rank] = true;
 }
 
-/* Send a signal to everything below. */
+/* Send a signal to everything below this process. */
 static void tell_below(struct keeper *k, pid_t but, int sig) {
     k->tell_ms = 0;
     tt__tell_all(&k->telling, k->pids, (size_t)k->job->workers, but, sig);
@@ -184,7 +184,7 @@ static void attempt_over(struct keeper *k, size_t unkillable) {
     keeper_send(k, (tt__keeper_message){.kind = TT__KEEPER_DONE, .worker = -1, .unkillable = (int32_t)unkillable});
 }
 
-/* Keep what became the descriptor `fd`, if it came with the message. */
+/* Keep `fd`, which came with the message, as a worker's stderr; -1: none came. */
 static void take_stream(struct keeper *k, int rank, int fd) {
     if (fd >= 0 && rank >= 0 && rank < k->job->workers && k->stderr_ends[rank] < 0)
         k->stderr_ends[rank] = fd;
@@ -192,7 +192,7 @@ static void take_stream(struct keeper *k, int rank, int fd) {
         close(fd);
 }
 
-/* What a message and one descriptor take. */
+/* Room for a control message with one descriptor. */
 union with_descriptor {
     struct cmsghdr head;
     char bytes[CMSG_SPACE(sizeof(int))];
@@ -250,8 +250,8 @@ static void keeper_execute(struct keeper *k, const tt__keeper_message *message, 
     }
 }
 
-/* Read an order of the launcher. The kernel closes its end of the socket, however it died; it does so itself when it
- * has read the error files. */
+/* Read an order of the launcher. The socket ends when the launcher dies, in whatever way, or closes it, having read the
+ * error files. */
 static void keeper_read(struct keeper *k) {
     tt__keeper_message message;
     int fd;
@@ -278,7 +278,7 @@ static bool reap_all(struct keeper *k) {
         if (!info.si_pid)
             return true;
         int rank = rank_of(k, info.si_pid);
-        if (rank < 0 || k->pidfds[rank] < 0) /* else it ended just now: it is reaped above */
+        if (rank < 0 || k->pidfds[rank] < 0) /* else it ended just now: the next reap_workers() takes it */
             reap_one(k, info.si_pid);
     }
 }
@@ -417,7 +417,7 @@ void tt__keeper_send_place(const tt__keeper *keeper, const tt__job *job) {
                                        .place = {job->first_rank, job->world, job->node, job->nodes, job->restarts}});
 }
 
-/* Send a message, with a descriptor or with -1, when the keeper has room for it. */
+/* Send a message, with descriptor `fd` (-1: none), when the keeper has room for it. */
 static bool send_patiently(const tt__keeper *keeper, tt__keeper_message message, int fd, int64_t deadline) {
     union with_descriptor control = {
         .head = {.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
@@ -449,7 +449,7 @@ void tt__keeper_start_workers(const tt__keeper *keeper, const tt__job *job, cons
                                                       .worker = -1,
                                                       .start = {job->attempt, job->recovery, job->master_port}},
                                  -1, deadline))
-        kill(keeper->pid, SIGKILL); /* or it is dead already; it is not reaped yet */
+        kill(keeper->pid, SIGKILL); /* even if it is dead, the pid is its own: it is not reaped yet */
 }
 
 /* Receive a message of the keeper. If it ended before it read our last order, a reset is reported once, before the

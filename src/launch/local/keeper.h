@@ -9,10 +9,8 @@ typedef enum tt__keeper_kind {
     /* To the keeper. */
     TT__KEEPER_PLACE,  /* which ranks this node has, of how many */
     TT__KEEPER_STREAM, /* with a descriptor: what the worker gets as its stderr */
-    TT__KEEPER_START,  /* start the workers that are not there. What those of their numbers have left behind is gone,
-                            or goes on */
-    TT__KEEPER_SIGNAL, /* send a signal to the workers that live and all that they started, who have not got it; wake
-                            those that are stopped */
+    TT__KEEPER_START,  /* start the missing workers. What their predecessors started is gone, or goes on */
+    TT__KEEPER_SIGNAL, /* send a signal, once, to the living workers and all that they started; wake stopped ones */
     /* as SIGNAL, except to the job's process group, which the terminal's signal has reached; also SIGWINCH, SIGSTOP and
      * SIGCONT, which may come repeatedly; SIGWINCH does not wake stopped ones */
     TT__KEEPER_PASS,
@@ -32,7 +30,7 @@ typedef enum tt__keeper_kind {
     TT__KEEPER_DONE
 } tt__keeper_kind;
 
-/* What a process does on its way to be a worker. */
+/* The steps from fork to a running worker, one of which may fail. */
 typedef enum tt__start_step {
     TT__STEP_EXEC,
     TT__STEP_FORK,
@@ -84,9 +82,9 @@ typedef struct tt__keeper {
     int socket; /* the launcher's end, a non-blocking SOCK_SEQPACKET; -1 = none */
 } tt__keeper;
 
-/* Fork the keeper, and become the parent of the processes that its workers leave behind. The process must have one
- * thread only: what the keeper does is not restricted to async-signal-safe calls. Descriptors that are opened later
- * reach the keeper, and through it the workers, only if they are sent. */
+/* Fork the keeper, and become a subreaper: if the keeper dies, what its workers started falls to this process. The
+ * process must have one thread only: what the keeper does is not restricted to async-signal-safe calls. Descriptors
+ * that are opened later reach the keeper, and through it the workers, only if they are sent. */
 tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job);
 
 /* Send SIGNAL, PASS, SWEEP or KILL (sig: unused); false if the keeper is gone. */
@@ -96,8 +94,8 @@ void tt__keeper_send_place(const tt__keeper *keeper, const tt__job *job);
 /* Kill worker `i`. */
 void tt__keeper_kill_worker(const tt__keeper *keeper, int i);
 
-/* Start the workers that are not there, as job->attempt and job->master_port say; stderr_ends[i] becomes the stderr of
- * worker i. A keeper that takes nothing of this for TT__KEEPER_TAKE_MS is killed. */
+/* Start the missing workers, as job->attempt and job->master_port say; stderr_ends[i] becomes the stderr of worker
+ * i. A keeper that takes nothing of this for TT__KEEPER_TAKE_MS is killed. */
 enum { TT__KEEPER_TAKE_MS = 5000 };
 void tt__keeper_start_workers(const tt__keeper *keeper, const tt__job *job, const int *stderr_ends);
 
@@ -113,8 +111,8 @@ void tt__keeper_wait(const tt__keeper *keeper);
 /* Receive the next message: 1; none at the moment: 0; the keeper is gone: -1. */
 int tt__keeper_receive(const tt__keeper *keeper, tt__keeper_message *message);
 
-/* Become worker `i` (called in a child of the keeper): streams, environment, signals, exec. Returns the errno of what
- * failed, the *step. */
+/* Become worker `i` (called in a child of the keeper): streams, environment, signals, exec. Returns on failure only:
+ * an errno, and in *step what failed. */
 int tt__worker_exec(const tt__job *job, int i, int stderr_end, pid_t keeper, tt__start_step *step);
 
 /* Call set() for each variable of this node's worker `i`; only_missing: the worker keeps its own value, if it has one.

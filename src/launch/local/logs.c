@@ -68,8 +68,8 @@ const char *tt__logs_path(const tt__logs *logs, int attempt, int i, const char *
 
 const char *tt__logs_file(int std) { return std == TT__STDOUT ? "stdout.log" : "stderr.log"; }
 
-/* Open folder `name`, made where it is missing, in the folder `in`, which is closed. It must be one, no link that
- * others or workers of an earlier attempt have put there, and of the owner of the run's. -1: errno says why. */
+/* Open folder `name` in folder `in`, which is closed; make it if it is missing. Links are refused, as others or
+ * earlier workers may have put them there, and folders of another owner than the run's. -1: errno says why. */
 static int enter_folder(const tt__logs *logs, int in, const char *name) {
     struct stat info;
     bool made = in >= 0 && (mkdirat(in, name, 0777) == 0 || errno == EEXIST);

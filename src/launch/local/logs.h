@@ -21,7 +21,7 @@ typedef struct tt__logs {
     char *dir;          /* of this run; NULL: nothing is written */
     uid_t owner;        /* of that folder */
     uint8_t *files;     /* (workers) which streams go to a file: TT__STDOUT | TT__STDERR */
-    uint8_t *tee;       /* (workers) which of these the launcher shows, too */
+    uint8_t *tee;       /* (workers) which of these files the launcher also shows */
     bool *hidden;       /* (workers) the launcher shows none of its output */
     const char *prefix; /* of a line that is shown: "${role_name}", "${local_rank}", "${rank}", "${hostname}" */
     char **filters[2];  /* of stdout and stderr: lines shown that contain one are kept in a file of their own. Ends

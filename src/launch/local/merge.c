@@ -16,10 +16,10 @@ struct tt__merged {
     speaker *speakers; /* (count), by rank */
     int count;
     size_t n, words_n;
-    bool same_text;  /* all said the same to the letter, */
-    bool same_words; /* or with their own ranks as "this rank"; one of both at least */
-    char *words;     /* (words_n) `text` as any of them could say it */
-    char text[];     /* (n) as the first said it, after the rank, with the line end */
+    bool same_text;  /* all ranks' texts agree to the letter */
+    bool same_words; /* they agree with each own rank as "this rank"; at least one of the two holds */
+    char *words;     /* (words_n) `text` with its rank as "this rank" */
+    char text[];     /* (n) of the first rank, without "tutti: rank N: ", with the line end */
 };
 
 enum { WORDS_SIZE = 4608 };

@@ -102,7 +102,7 @@ static tt_status find_program(char **file, bool *python, const char *name, bool 
     return *file ? TT_OK : tt__fail(TT_ERR_MEMORY, "no memory for the name of %s", name);
 }
 
-/* What --run-path has Python do: as PyTorch's launcher, which leaves exceptions in the error file. */
+/* What Python runs for --run-path: like PyTorch's launcher, it records an exception in the error file. */
 static char run_path_text[] =
     "import contextlib, json, os, runpy, sys, time, traceback\n"
     "sys.argv = sys.argv[1:]\n"
@@ -112,7 +112,7 @@ static char run_path_text[] =
     "    path = os.environ.get('TORCHELASTIC_ERROR_FILE')\n"
     "    if path:\n"
     "        more = {'py_callstack': traceback.format_exc(), 'timestamp': str(int(time.time()))}\n"
-    "        with contextlib.suppress(OSError), open(path, 'x') as file:\n" /* "x": nor through another user's link */
+    "        with contextlib.suppress(OSError), open(path, 'x') as file:\n" /* "x": no link of another user */
     "            json.dump({'message': {'message': f'{type(error).__name__}: {error}', 'extraInfo': more}}, file)\n"
     "    raise\n";
 

@@ -41,7 +41,7 @@ bool tt__reading_begin(tt__reading *reading, const tt__job *job, pid_t pid, pid_
         free(tt__reading_take(reading));
         return false;
     }
-    fcntl(ends[1], F_SETFL, 0); /* the child's end waits for room */
+    fcntl(ends[1], F_SETFL, 0); /* blocking: the child waits for room */
     pid_t child = fork();
     if (child == 0)
         reading_child(job, self, ends[1], pid, thread, pc);

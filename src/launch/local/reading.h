@@ -7,14 +7,15 @@
 
 typedef struct tt__reading {
     pid_t child;         /* 0: none */
-    int from;            /* what it writes; readable: call tt__reading_step() */
-    int64_t deadline_ms; /* when it is ended, */
-    int64_t patience_ms; /* after so long */
+    int from;            /* the child's output; readable: call tt__reading_step() */
+    int64_t deadline_ms; /* when the child is killed */
+    int64_t patience_ms; /* how long that is after the beginning */
     char *text;          /* so far; allocated */
     size_t size;
 } tt__reading;
 
-/* Begin to read the stacks of `pid`, by job->stacks(pid, thread, pc), for at most patience_ms. False: it can't be. */
+/* Begin to read the stacks of `pid`, by job->stacks(pid, thread, pc), for at most patience_ms. False: it can't
+ * begin. */
 bool tt__reading_begin(tt__reading *reading, const tt__job *job, pid_t pid, pid_t thread, uint64_t pc,
                        int64_t patience_ms);
 

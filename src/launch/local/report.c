@@ -144,8 +144,8 @@ static bool same_letters(const tt__job *job, const tt__worker *workers, int i, i
     return n == strcspn(b, "\n") && !memcmp(a, b, n);
 }
 
-/* Write the first line of the worker's message as it may be compared and shared: to the letter, if another worker says
- * it so (all name ranks 0 and 1), else as any rank could write it (each names itself). Returns `text`. */
+/* Write the first line of the worker's message in the form that workers may share: to the letter, if another worker
+ * says the same (all name ranks 0 and 1), else with its own rank as "this rank". Returns `text`. */
 static const char *shared_words(const tt__job *job, const tt__worker *workers, int i, char text[MESSAGE_SIZE]) {
     const char *message = own_words(job, workers, i);
     int n = (int)strcspn(message, "\n");
@@ -171,7 +171,7 @@ static bool ended_alike(const tt__job *job, const tt__worker *workers, int i, in
            a->sent_signal == b->sent_signal && a->secondary == b->secondary && same_words(job, workers, i, k);
 }
 
-/* "1, 3-7" and how many: those from `rank` on that ended as it did, but not `first`. */
+/* List the ranks from `rank` on that ended like it, except `first`, as "1, 3-7". Returns how many. */
 static int list_alike(const tt__job *job, const tt__worker *workers, int rank, int first, char *text, size_t size) {
     int n = job->workers;
     size_t used = 0;

@@ -13,7 +13,7 @@ typedef struct tt__first {
     const tt__worker *worker;
     const char *tail; /* the last lines of its stderr */
     bool alike;       /* others failed alike; this is the lowest of these ranks */
-    /* it failed at about the time when a node was lost, which is reported before: perhaps because of that */
+    /* it failed at about the time when a node was lost, perhaps because of that; the loss is reported before */
     bool unsure;
 } tt__first;
 
@@ -28,7 +28,7 @@ void tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__firs
 enum { TT__ATTEMPT_TEXT = 400 };
 const char *tt__attempt_text(const tt__first *first, char *text, size_t size);
 
-/* Report this node's workers but number `first` (-1: all) in a line each, equal ones together. */
+/* Report this node's workers except number `first` (-1: all) in a line each, equal ones together. */
 void tt__report_others(tt__streams *streams, const tt__job *job, const tt__worker *workers, int first);
 
 /* Report what workers did that made no call while others waited for them in vain. */

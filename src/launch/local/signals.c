@@ -38,7 +38,7 @@ bool tt__signals_take(tt__signals *signals, tt__signal *signal) {
     struct signalfd_siginfo info;
     while (read(signals->fd, &info, sizeof info) == (ssize_t)sizeof info) {
         *signal = (tt__signal){(int)info.ssi_signo, signal_from(&info)};
-        if (signal->from != TT__FROM_HANGUP || signals->has_terminal) /* with a terminal: it is gone */
+        if (signal->from != TT__FROM_HANGUP || signals->has_terminal) /* a hangup of a terminal: it is gone */
             return true;
     }
     return false;

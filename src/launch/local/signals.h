@@ -21,7 +21,7 @@ typedef struct tt__signal {
 typedef struct tt__signals {
     int fd;            /* readable when one has come; -1: closed */
     bool has_terminal; /* when they were opened, the session had one */
-    sigset_t before;   /* the mask of before */
+    sigset_t before;   /* the signal mask before */
 } tt__signals;
 
 /* Block those of `wanted` that are not ignored, SIGWINCH and SIGTSTP, and receive them through signals->fd. Those that
@@ -31,8 +31,8 @@ tt_status tt__signals_open(tt__signals *signals, const sigset_t *wanted);
 /* Take the next signal; false: none has come. A SIGHUP of the kernel to an orphaned process group is dropped. */
 bool tt__signals_take(tt__signals *signals, tt__signal *signal);
 
-/* Stop this process by SIGTSTP until it is continued. The kernel ignores it in an orphaned group, where nobody
- * could. */
+/* Stop this process by SIGTSTP until it is continued. In an orphaned group, where nobody could continue it, the
+ * kernel ignores SIGTSTP. */
 void tt__signals_stop_here(void);
 
 /* Receive no more, and restore the mask. */

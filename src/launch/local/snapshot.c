@@ -54,7 +54,7 @@ static void text_checked(char *text, size_t size) {
     tt__make_plain_name(text);
 }
 
-/* Bring what another process says of a rank to what it can be. */
+/* Copy what another process says of a rank, and check or correct it. */
 static tt_status rank_checked(tt__job_rank *rank, const tt__job_rank *theirs) {
     memcpy(rank, theirs, sizeof *rank);
     if (rank->rank < 0 || rank->rank >= TT__RANKS_BELIEVED || rank->node < 0 || rank->node >= TT__RANKS_BELIEVED)
@@ -174,8 +174,9 @@ void tt__jobs_ask(tt__job_heard *jobs, int n, int64_t timeout_ms) {
     }
 }
 
-/* Return the name in a line of /proc/net/unix of a listening socket of this user, or NULL. Connections to it have the
- * same name. Another user's is not called: root's launcher would refuse it, others might never take the call. */
+/* Return the name in a line of /proc/net/unix of a listening socket of this user, or NULL. Connections to it have
+ * the same name. Sockets of other users are left out: root's launcher would refuse us, others might never accept the
+ * connection. */
 static const char *listener_name(char *line) {
     unsigned flags = 0;
     unsigned long inode = 0;

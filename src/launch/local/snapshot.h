@@ -39,12 +39,12 @@ typedef struct tt__job_heard {
     char name[TT__JOB_NAME_SIZE]; /* of the socket */
     tt_status status;             /* of its answer: TT_ERR_TIMEOUT there was none */
     tt__job_info info;            /* if TT_OK */
-    int64_t timeout_ms;           /* its thread's, as is what follows */
+    int64_t timeout_ms;           /* this and what follows is for the thread that asks */
     pthread_t thread;
     bool apart;
 } tt__job_heard;
 
-/* List this user's jobs on this host (in this network namespace): *jobs (n), to be freed; nobody was asked
+/* List this user's jobs on this host (in this network namespace): *jobs (n), to be freed. They have not been asked
  * yet. */
 tt_status tt__jobs_find(tt__job_heard **jobs, int *n);
 

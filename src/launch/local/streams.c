@@ -62,8 +62,8 @@ static ssize_t outlet_write(const tt__outlet *outlet, const void *bytes, size_t 
 /* ---- pseudo-terminals: a worker's stderr where the launcher's is a terminal, so that programs show there what they
  * show on terminals. They only carry bytes and the window's size: no signals, no input, nothing is translated. */
 
-/* Open the writing end. It can't be read: a program that asks its user there would wait for ever. By its number in this
- * file system, not by a name, which may be another terminal in a container. */
+/* Open the writing end, for writing only: a program that asked its user there would wait forever. TIOCGPTPEER needs
+ * no path, which in a container may name another terminal. */
 static int open_writer(int reader) {
     struct termios settings;
     int writer = tt__fd(ioctl(reader, TIOCGPTPEER, O_WRONLY | O_NOCTTY | O_CLOEXEC));

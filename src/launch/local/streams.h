@@ -1,10 +1,10 @@
 /* The workers' stderr: passed through line by line, the tail of each kept for the report.
  *
- * Every worker writes into a pipe of its own, or a terminal of its own where the launcher's stderr is one.
- * Whole lines go to the launcher's stderr in one piece, so that ranks don't mix inside a line; text that has no line
- * end after FLUSH_MS (a prompt, a progress bar) is passed on as it is. Lines of tt_report() are held for as long at
- * most, and merged where several ranks write the same (merge.h). Nothing here waits for the reader of our stderr: while
- * it does not read, the pipes fill and the workers wait, but the launcher goes on. */
+ * Every worker writes into a pipe of its own, or a terminal of its own where the launcher's stderr is one. Whole lines
+ * go to the launcher's stderr in one piece, so that ranks don't mix inside a line; text that has no line end after
+ * FLUSH_MS (a prompt, a progress bar) is passed on as it is. Lines of tt_report() are held for FLUSH_MS at most, and
+ * merged where several ranks write the same (merge.h). Nothing here waits for the reader of our stderr: while it does
+ * not read, the pipes fill and the workers wait, but the launcher goes on. */
 #ifndef TT_LAUNCH_LOCAL_STREAMS_H
 #define TT_LAUNCH_LOCAL_STREAMS_H
 
@@ -39,9 +39,9 @@ typedef struct tt__output_stream {
 typedef struct tt__streams {
     int n;
     tt__output_stream *of; /* (n + 1) by rank; the last is the launcher's own log */
-    tt__line_merge merge;  /* lines that others may say as well, */
-    int64_t merge_ms;      /* held since */
-    int out_fd;            /* what is passed on to, */
+    tt__line_merge merge;  /* held lines, which other ranks may write, too */
+    int64_t merge_ms;      /* since when `merge` holds lines */
+    int out_fd;            /* where lines are passed on to, through `outlet` */
     tt__outlet outlet;
     char *out; /* not yet written */
     size_t out_used, out_size;
@@ -76,7 +76,7 @@ void tt__streams_serve(tt__streams *streams);
 /* Take all that `rank` (`n`: the log) has written up to now, whether or not it can be passed on yet. */
 void tt__streams_drain(tt__streams *streams, int rank);
 
-/* Queue bytes as they are; begin a line first where one is unfinished. While it is full, better wait. */
+/* Queue bytes as they are. End a line that is unfinished. Is the queue full, so that the caller should wait? */
 void tt__streams_write(tt__streams *streams, const char *bytes, size_t n);
 void tt__streams_begin_line(tt__streams *streams);
 bool tt__streams_are_full(const tt__streams *streams);
@@ -93,7 +93,7 @@ void tt__streams_show(tt__streams *streams, const char *text);
 /* Write out everything, the log included, but give up on a reader that has taken nothing for stall_ms. */
 void tt__streams_flush(tt__streams *streams, int64_t stall_ms);
 
-/* Take the end of the file `path`, to which `rank` wrote its stderr, for its tail. */
+/* Take the end of the file `path`, to which `rank` wrote its stderr, as its tail. */
 void tt__streams_take_tail(tt__streams *streams, int rank, const char *path);
 
 /* Copy the last TT__TAIL_LINES lines of `rank`'s stderr, as far as they were kept; `text` has TT__TAIL_BYTES + 1 bytes.

@@ -16,9 +16,9 @@ int tt__terminal_columns(int fd);
 typedef enum tt__colour { TT__PLAIN, TT__BOLD, TT__RED, TT__GREEN, TT__YELLOW, TT__DIM } tt__colour;
 const char *tt__terminal_colour(int fd, tt__colour colour);
 
-/* Wrap one line of text, without line end, between words: lines of at most `columns`, those after the first behind
- * `indent` spaces, of which the first has `used` columns already. At most `size` bytes with the NUL; what does not fit
- * is cut. A word that is too long stands alone. Returns the length. columns 0: leave the text as it is. */
+/* Wrap one line of text, without line end, between words into lines of at most `columns`. The first has `used`
+ * columns already; the others begin with `indent` spaces. At most `size` bytes with the NUL; what does not fit is
+ * cut. A word that is too long stands alone. Returns the length. columns 0: leave the text as it is. */
 size_t tt__wrap(char *out, size_t size, const char *text, int columns, int used, int indent);
 
 #endif

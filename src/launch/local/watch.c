@@ -29,10 +29,10 @@ typedef struct caller {
     int shown;                                     /* the rank whose recorder it handed in last; -1: none */
     bool awaits;                                   /* that rank listens for rounds */
     int wanted;                                    /* the round that it was last told is wanted (TT__JOB_WANTED) */
-    int denied;                                    /* and the one that won't come (TT__JOB_NO_ROUND) */
+    int denied;                                    /* the round that it was last told won't come (TT__JOB_NO_ROUND) */
     bool crashed;                                  /* a rank that waits for tt__watch_let_end() */
     bool timed;                                    /* has handed in timers */
-    bool old;                                      /* connected before tt__watch_renew(): not a rank of now */
+    bool old;                                      /* connected before tt__watch_renew(): no rank of this attempt */
     enum { LISTENS, ASKS, WAITS, IS_TOLD } reader; /* WAITS: for tt__watch_answer() */
     bool bare;                                     /* it wants no descriptors */
     int next;                                      /* IS_TOLD: the packet to send next; 0 is TT__JOB_INFO */
@@ -383,8 +383,8 @@ void tt__watch_renew(tt__watch *watch) {
     }
 }
 
-/* Serve the socket. All packets are received before readers are answered: a rank that has ended has handed in its
- * memory before, and a reader is to see both. */
+/* Serve the socket. All packets are received before readers are answered: a rank hands in its memory before it ends,
+ * and a reader must see both. */
 void tt__watch_serve(tt__watch *watch) {
     while (!serve_callers(watch))
         ;

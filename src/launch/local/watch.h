@@ -23,8 +23,8 @@ typedef struct tt__watch_job {
     /* Process `pid`, this host's i-th rank, crashes; it ends when tt__watch_let_end(caller) is called, or soon by
      * itself. */
     void (*crashed)(void *user, int i, pid_t pid, int caller, const tt__job_crash *crash);
-    /* A process hands in the memory of its timers, from now on the callback's, until the end of its connection: then
-     * it is called again, with -1. False: refused, and the connection ends. */
+    /* A process hands in the memory of its timers, which the callback takes over. At the end of the connection it is
+     * called again, with memory -1. False: refused, and the connection ends. */
     bool (*timed)(void *user, pid_t pid, int caller, int memory);
 } tt__watch_job;
 

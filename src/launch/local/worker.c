@@ -44,7 +44,7 @@ static int put_env_device(const setter *s, const char *name, const char *list, i
     return put_env_text(s, name, own);
 }
 
-/* A worker that sees nothing but its own device, as number 0: --virtual-local-rank. */
+/* Let the worker see only its own device, as number 0: --virtual-local-rank. */
 static int put_env_devices(const setter *s, int i) {
     const char *cuda = getenv("CUDA_VISIBLE_DEVICES"), *hip = getenv("HIP_VISIBLE_DEVICES");
     bool has_hip = hip && *hip;
@@ -73,7 +73,7 @@ int tt__worker_env(const tt__job *job, int i,
         {"TORCHELASTIC_RESTART_COUNT", job->restarts},
         {"TORCHELASTIC_MAX_RESTARTS", job->max_restarts},
         {"TT_ROUND", job->recovery},
-        {"TT_FRESH_STORE", 1}, /* in each attempt, and nodes count alike */
+        {"TT_FRESH_STORE", 1}, /* in each attempt; and all nodes count attempts alike */
     };
     char error_file[PATH_MAX];
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
@@ -140,7 +140,7 @@ static int set_logs(const tt__job *job, int i, int stderr_end, tt__start_step *s
     int failed = 0;
     if (logs->dir) {
         tt__logs_make_folder(logs, job->attempt, i);
-        unlink(tt__job_error_file(job, i, path)); /* of workers that were started before under the same number */
+        unlink(tt__job_error_file(job, i, path)); /* left by earlier workers of the same number */
     }
     if (logs->files[i] & TT__STDOUT) {
         failed |= set_file(job, i, TT__STDOUT, stderr_end) < 0;

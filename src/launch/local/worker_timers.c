@@ -27,7 +27,7 @@ struct tt__timed {
     tt__timed *next;
     int caller, worker, memory, pidfd;
     pid_t pid;
-    bool over; /* it has been found */
+    bool over; /* it has been reported */
 };
 
 void tt__timers_add(tt__timer_list *list, int caller, int worker, pid_t pid, int memory) {
@@ -43,7 +43,7 @@ void tt__timers_add(tt__timer_list *list, int caller, int worker, pid_t pid, int
     list->n++;
 }
 
-/* Remove those of the worker or the caller; NOBODY: no worker's, no caller's. */
+/* Remove the processes of `worker`, and the one of `caller`; NOBODY: of none. */
 static void remove_timed(tt__timer_list *list, int worker, int caller) {
     for (tt__timed **at = &list->first; *at;) {
         tt__timed *old = *at;
@@ -176,8 +176,8 @@ void tt__file_timers_unlink(const tt__job *job) {
         unlink_pipe(path);
 }
 
-/* With an end for writing of our own there is always one, so that reading never meets the pipe's end. In a pipe that
- * others may write into anyone could have our workers killed. */
+/* The launcher holds a writing end, too, so that reading never meets the pipe's end. A pipe that others may write
+ * into is refused: through it anyone could have our workers killed. */
 bool tt__file_timers_open(tt__file_timers *timers, const tt__job *job) {
     char path[PATH_MAX];
     struct stat info;
@@ -294,7 +294,7 @@ static tt__file_timer *next_to_expire(const tt__file_timers *timers) {
     return found;
 }
 
-/* The clock that these times are on may be set: it is looked at once a second. */
+/* These times are of a clock that may be set, so it is looked at once a second. */
 int64_t tt__file_timers_look_ms(const tt__file_timers *timers) {
     const tt__file_timer *next = next_to_expire(timers);
     double left_s = next ? next->expires_s - realtime_s() : 0;

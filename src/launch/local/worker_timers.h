@@ -1,5 +1,5 @@
-/* Timers of the workers' processes, as the launcher watches them: a process that has not done in time what it was to do
- * is ended. They come from tt_expires(), in memory, or from torchrun's client, through a named pipe. */
+/* Timers of the workers' processes, as the launcher watches them: a process that misses a deadline is ended. They
+ * come from tt_expires(), in memory, or from torchrun's client, through a named pipe. */
 #ifndef TT_LAUNCH_LOCAL_WORKER_TIMERS_H
 #define TT_LAUNCH_LOCAL_WORKER_TIMERS_H
 
@@ -9,12 +9,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A process that has not done in time what it was to do. */
+/* A process that has missed a deadline. */
 typedef struct tt__expired {
     int worker; /* of this node, below which the process runs; -1: not known */
     pid_t pid;
-    int pidfd;    /* of it, or -1; its list's */
-    pid_t thread; /* that set the timer; 0: not known */
+    int pidfd;    /* the process's, owned by the list; -1: none */
+    pid_t thread; /* which set the timer; 0: not known */
     int signal;   /* what it gets */
     char text[400];
 } tt__expired;
@@ -30,7 +30,7 @@ typedef struct tt__timer_list {
     int n;           /* processes */
 } tt__timer_list;
 
-/* What a process takes: its connection, its memory, and what names it. */
+/* What a process takes: its connection, its memory, and its pidfd. */
 enum { TT__TIMED_DESCRIPTORS = 3 };
 
 /* Watch the timers of `pid` in `memory`, which this takes over, until the end of its connection, `caller`. */
@@ -57,7 +57,7 @@ typedef struct tt__file_timer tt__file_timer;
 typedef struct tt__file_timers {
     int pipe; /* -1: not open */
     bool failed;
-    char line[8192]; /* what was read of one */
+    char line[8192]; /* what was read of an unfinished line */
     size_t used;
     bool skip; /* the rest of a line that is too long */
     tt__file_timer *first;
@@ -72,22 +72,22 @@ const char *tt__file_timers_path(const tt__job *job, char path[PATH_MAX]);
 void tt__file_timers_make(const tt__job *job);
 void tt__file_timers_unlink(const tt__job *job);
 
-/* Open it, if it is wanted. False: it can't be, or is not this user's alone; errno. */
+/* Open the pipe, if it is wanted. False, with errno: it can't be opened, or others may use it. */
 bool tt__file_timers_open(tt__file_timers *timers, const tt__job *job);
 
 /* Close it, and forget all timers. */
 void tt__file_timers_close(tt__file_timers *timers);
 
-/* Forget those of a process. */
+/* Forget the timers of a process. */
 void tt__file_timers_forget(tt__file_timers *timers, pid_t pid);
 
 /* Read what has come. */
 void tt__file_timers_read(tt__file_timers *timers);
 
-/* Return when the next one expires, in tt__now_ms() time; INT64_MAX: none. */
+/* Return when the next timer expires, in tt__now_ms() time; INT64_MAX: none. */
 int64_t tt__file_timers_look_ms(const tt__file_timers *timers);
 
-/* Take one that has expired, with all others of its process; `worker` is not set. False: there is none. */
+/* Take a timer that has expired, and forget all others of its process; `worker` is not set. False: there is none. */
 bool tt__file_timers_expired(tt__file_timers *timers, tt__expired *expired);
 
 #endif

@@ -205,7 +205,7 @@ static void look_at_survivors(tt__step *s) {
         a->late_ms = 0;
         tt__do(s, TT__DO_SAY_LATE);
     }
-    /* no one else would answer them */
+    /* nobody else would answer those that wait */
     if (!TT__MUTANT(wait_for_impossible_round) && now->waiting && !tt__machine_may_go_on(s->m))
         tt__do(s, TT__DO_DENY_ROUND);
     else if (now->waiting && now->able < now->living && may_follow(s->m))

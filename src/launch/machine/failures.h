@@ -48,18 +48,18 @@ bool tt__was_told_to_end(const tt__worker *worker);
  * launcher? */
 bool tt__is_consequence(const tt__worker *worker);
 
-/* Find which of `n` workers of one node failed first; -1: none failed. The earliest that failed neither because of
- * another (secondary) nor while it waited for the next round, nor after a signal of the launcher; if there is none, the
- * earliest secondary one; else the earliest that waited; else the earliest of the rest. When a rank failed is what its
- * error file says, to the second, as in PyTorch; else when it ended. Of ends less than TT__TIE_MS apart, a crash
- * (SIGKILL, SIGSEGV, ...) comes before an exit code. */
+/* Find which of `n` workers of one node failed first; -1: none failed. It is the earliest that failed neither
+ * because of another (secondary) nor while it waited for the next round, nor after a signal of the launcher; if
+ * there is none, the earliest secondary one; else the earliest that waited; else the earliest of the rest. The time
+ * of a failure is the one in the rank's error file, to the second, as in PyTorch; else that of its end. Of ends less
+ * than TT__TIE_MS apart, a crash (SIGKILL, SIGSEGV, ...) comes before an exit code. */
 int tt__first_failure(const tt__worker *workers, int n);
 
 /* Did both ranks fail by themselves and say the same, as ranks do whose calls differ? Then neither is more to blame,
  * whichever ended first. What the launcher says of ranks that it killed does not count. */
 bool tt__failed_alike(const tt__worker *a, int rank_a, const tt__worker *b, int rank_b);
 
-/* Return what it said of its failure, without its own rank's number before it. */
+/* Return the worker's message, without its own rank's number before it. */
 const char *tt__failure_words(const tt__worker *worker, int rank);
 
 /* ---- failures on all nodes */
@@ -84,7 +84,7 @@ typedef struct tt__ledger {
     tt__worker *workers; /* (count) this node's; borrowed */
     int count, first_rank;
     tt__remote_end *others; /* in no order */
-    tt__lost_node *lost;    /* the last that was heard of first */
+    tt__lost_node *lost;    /* the latest first */
     int64_t lost_ns;        /* when the first of `lost` was heard of, on this machine's clock */
 } tt__ledger;
 
@@ -98,9 +98,9 @@ typedef struct tt__failure {
 } tt__failure;
 
 /* Find the first failure on all nodes, as tt__first_failure() does on one; false: there is none. Clocks of nodes
- * differ, so that a rank which waited may seem to have ended before the one that made it wait; and node 0 may order the
- * next round before it hears of an end, when the others still count that in this one. Of those that failed alike it is
- * the lowest rank: all nodes are to name the same one. */
+ * differ, so a rank that waited may seem to have ended before the one that made it wait. And node 0 may order the next
+ * round before it hears of an end that the others count in this one. Of those that failed alike it is the lowest rank,
+ * so that all nodes name the same one. */
 bool tt__ledger_first(const tt__ledger *ledger, tt__failure *first);
 
 /* Could a worker not be executed, here or on another node? */

@@ -21,7 +21,7 @@ typedef struct tt__round {
 
 /* Numbers that count on from one attempt to the next. */
 typedef struct tt__counts {
-    int attempt;  /* how often all workers were started again; as the workers here were told */
+    int attempt;  /* how often all workers were started again, as the workers here know it */
     int restarts; /* how often some were, because one had failed */
     int recovery; /* how often some went on while others were started */
 } tt__counts;
@@ -53,7 +53,7 @@ typedef enum tt__event_kind {
     TT__ON_REMOTE_SIGNAL, /* another launcher got a signal, and ends its workers */
     TT__ON_LOST,          /* a node's launcher no longer responds */
     TT__ON_LEFT,          /* a node's launcher won't go on */
-    TT__ON_OVER,          /* all nodes are done or lost. To a node that waits for a round: there is none */
+    TT__ON_OVER,          /* all nodes are done or lost. A node that waits for a round gets none */
     TT__ON_REGROUP,       /* the coordinator ends an attempt, as nodes come or go */
     TT__ON_LAST,          /* the coordinator says that no attempt follows */
     TT__ON_ALL_GONE,      /* to the coordinator: no node has workers any more, except those that are kept */
@@ -105,7 +105,7 @@ typedef struct tt__event {
     };
 } tt__event;
 
-/* What the machine is to know of its surroundings when an event comes. */
+/* What the machine must know of its surroundings when an event comes. */
 typedef struct tt__surroundings {
     int64_t now_ms; /* as tt__now_ms() */
     int64_t realtime_ns;
@@ -179,8 +179,8 @@ typedef enum tt__signal_scope {
 /* How an attempt has ended on this node. */
 typedef struct tt__gone {
     int attempt;
-    bool kept;  /* workers here wait for the next round; */
-    int blamed; /* they blame this rank, -1: none */
+    bool kept;  /* workers here wait for the next round */
+    int blamed; /* the rank that those blame; -1: none */
     bool well;  /* all have ended well, of their own accord */
 } tt__gone;
 
@@ -207,7 +207,7 @@ typedef struct tt__action {
         tt__gone gone;
         struct {
             tt__counts counts;
-            bool renews; /* the store, first */
+            bool renews; /* the store is renewed first */
         } order;
         struct {
             tt__attempt_cause cause;

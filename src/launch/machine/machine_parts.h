@@ -1,5 +1,5 @@
-/* What the machine's files call of each other: job_machine.c > membership.c > ending.c > attempt_states.c > outlook.c >
- * failures.c. */
+/* Functions that the machine's files call of each other: job_machine.c > membership.c > ending.c > attempt_states.c
+ * > outlook.c > failures.c. */
 #ifndef TT_LAUNCH_MACHINE_MACHINE_PARTS_H
 #define TT_LAUNCH_MACHINE_MACHINE_PARTS_H
 
@@ -42,7 +42,7 @@ static inline void tt__ending_damage(tt__step *s, tt__damage damage) {
 
 /* ---- outlook.c */
 
-/* Can a node that is lost be done without, or be replaced by one that comes? */
+/* Can the job do without a node that is lost, or replace it by one that comes? */
 bool tt__member_replaces(const tt__machine *m);
 
 /* Are workers kept for the next round, here or on any node, when the attempt is over everywhere? */
@@ -93,7 +93,7 @@ void tt__attempt_remote_wait(tt__step *s, int blamed);
 /* Can all that run go on while others are started? */
 bool tt__attempt_can_recover(const tt__step *s);
 
-/* The same, where another round may follow at all, for all that is known here. */
+/* The same; and may another round follow, as far as is known here? */
 bool tt__attempt_may_recover(const tt__step *s);
 
 /* ---- membership.c */

@@ -29,8 +29,8 @@ typedef enum tt__attempt_phase {
 /* What SETTLING waits for. */
 typedef enum tt__settling {
     TT__FOR_REASONS,         /* the other workers end by themselves, and say why */
-    TT__FOR_SURVIVORS,       /* workers that survive come to the next round, */
-    TT__FOR_SURVIVORS_ASKED, /* which they have been asked for */
+    TT__FOR_SURVIVORS,       /* workers that survive come to the next round */
+    TT__FOR_SURVIVORS_ASKED, /* the same, and they have been asked to */
     TT__FOR_STACKS           /* the stacks of workers that others have waited for in vain are read */
 } tt__settling;
 
@@ -40,7 +40,7 @@ typedef struct tt__attempt_state {
     tt__settling settling; /* in SETTLING */
     int64_t late_ms;       /* in SETTLING for survivors: when to print who is missing; 0: printed */
     int64_t look_ms;       /* in RUNNING and SETTLING: when to look at the workers that survive */
-    int listeners;         /* so many ranks listened when they were asked for the next round */
+    int listeners;         /* how many ranks listened when they were asked for the next round */
     bool regroups;         /* it ends because nodes come or go, not because of a failure */
     bool told_success;     /* a worker here has ended well, and the other nodes know */
     bool kept;             /* when it is over: workers here go on in the next, or when the job is found again */
@@ -74,9 +74,9 @@ typedef struct tt__membership {
     tt__verdict verdict;
     bool coordinates;      /* this node serves the store, and decides for all */
     tt__counts counts;     /* of the attempt */
-    tt__counts next;       /* after DO_NEXT: of the one that begins then */
+    tt__counts next;       /* those of the attempt that begins after DO_NEXT */
     tt__round *round;      /* the attempt's, owned; NULL: there was none, or the job runs on this node alone */
-    tt__round *next_round; /* that of `next`, owned */
+    tt__round *next_round; /* the round of `next`, owned */
 } tt__membership;
 
 /* ---- ending.c */
@@ -113,7 +113,7 @@ static inline int tt__machine_attempt(const tt__machine *m) {
     return m->membership.round ? m->membership.round->attempt : m->membership.counts.attempt;
 }
 
-/* Are workers of the attempt left to themselves, which may still end well? */
+/* Do workers of the attempt run undisturbed, so that they may still end well? */
 static inline bool tt__machine_works(const tt__machine *m) {
     return m->attempt.phase == TT__RUNNING || m->attempt.phase == TT__SETTLING;
 }

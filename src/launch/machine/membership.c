@@ -103,7 +103,7 @@ static void take_remote_signal(tt__step *s, int node, int sig) {
     s->m->ending.remote_signal = sig;
     if (!tt__machine_works(s->m))
         return;
-    publish_end_of_node(s, node); /* it may have had none yet */
+    publish_end_of_node(s, node); /* it may have had no workers yet, and so published no ends */
     tt__do_say(s, TT__DO_SAY, "node %d (%s) got %s: ending the workers here, too", node, hostname_of(s->m, node), name);
     tt__attempt_terminate(s, SIGTERM);
 }
@@ -216,7 +216,7 @@ static void take_again(tt__step *s) {
         s->m->membership.state = TT__THROUGH;
 }
 
-/* There is no round. After an attempt what is known of it is reported. */
+/* No round follows. After an attempt, report what is known of it. */
 static void take_no_round(tt__step *s, const char *text) {
     if (s->m->attempt.phase == TT__NO_ATTEMPT)
         tt__ending_fail(s, text);
@@ -237,7 +237,7 @@ static void take_over(tt__step *s) {
 
 /* ---- from one attempt to the next */
 
-/* Report how the attempt ended that is followed by another, and forget it. */
+/* Report how the attempt ended, as another follows, and forget it. */
 static void close_attempt(tt__step *s) {
     tt__machine *m = s->m;
     tt__failure first;

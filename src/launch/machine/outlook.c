@@ -52,7 +52,7 @@ bool tt__ending_attempt_failed(const tt__machine *m) {
 
 bool tt__ending_another_follows(const tt__machine *m) {
     bool failed = tt__ending_attempt_failed(m), changes = m->attempt.regroups || m->ledger.lost;
-    /* also if nodes came or went just afterwards */
+    /* even if nodes came or went just afterwards */
     bool ended_well = !failed && ((m->membership.verdict.well && !TT__MUTANT(well_round_run_again)) || !changes);
     return !ended_well && (!failed || tt__machine_has_attempts_left(m)) && !tt__machine_against_another(m);
 }
