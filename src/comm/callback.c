@@ -15,7 +15,7 @@
 
 struct tt__landing {
     _Atomic int refs;     /* of the work's owner, of the callback, and of those that wait */
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* of the fields below */
     bool happened;
     tt_status status;
     char *text; /* of its error; or NULL */
@@ -100,7 +100,7 @@ static void callback_free(tt__callback *callback) {
     free(callback);
 }
 
-/* The text of the work's error, for the thread that will call; NULL: no memory. */
+/* Copy the text of the work's error for the thread that will run the callback. NULL: no memory. */
 static char *error_text(const tt_work *work) {
     tt__saved_error saved;
     tt__error_save(&saved);
@@ -177,7 +177,7 @@ static tt__callback *take_due(tt__callbacks *due) {
     return callback;
 }
 
-/* Take all of the first work: one thread runs them, so that none overtakes another. */
+/* Take all callbacks of the first work: one thread runs them, so that none overtakes another. */
 static tt__callbacks take_of_one_work(tt__callbacks *due) {
     tt__callbacks taken = {0};
     const tt_work *work = due->first->work;
@@ -226,7 +226,7 @@ void tt__callbacks_drop(tt__callbacks *due) {
         callback_free(take_due(due));
 }
 
-/* ---- what callers do with a work, whatever its engine */
+/* ---- the public functions of works, the same for all engines */
 
 tt_status tt_work_add_done_callback(tt_work *work, tt_work_fn fn, void *user) {
     if (!work || !fn)
@@ -309,7 +309,7 @@ bool tt_work_is_completed(tt_work *work) {
     if (!atomic_load_explicit(&work->done, memory_order_acquire))
         return false;
     if (work->landing)
-        tt_ignore(landing_happen(work->landing, work->status)); /* waiting tells its error */
+        tt_ignore(landing_happen(work->landing, work->status)); /* tt_work_wait() returns its error */
     return true;
 }
 

@@ -18,16 +18,16 @@
 
 struct tt__callback;
 
-/* What an engine does for groups. Arguments are checked, the group is usable; errors are recorded. Functions that take
- * a work, progress() and abort() come from any thread; the others from the one that uses the group. */
+/* What an engine does for groups. Arguments are checked, and the group is usable; errors are recorded. Any thread may
+ * call progress(), abort() and the functions that take a work; the others, only the thread that uses the group. */
 typedef struct tt__engine {
     const char *name;
     unsigned devices; /* as in tt_backend */
 
-    /* Carry out `call`, any op before TT_OP_NEW_GROUP, behind the works queued before it. `call` and its lists are the
-     * caller's and are copied where they must outlive the function. work == NULL: return when the call is complete.
-     * Else *work := the call's work, which is the caller's until tt_work_free(); the work also carries an error that
-     * the call meets at once; only without memory for a work (TT_ERR_MEMORY) the function fails, with *work NULL. */
+    /* Carry out `call`, any op before TT_OP_NEW_GROUP, after the works queued before it. `call` and its lists belong to
+     * the caller; the engine copies what must outlive the function. work == NULL: return when the call is complete.
+     * Otherwise *work := the call's work, the caller's until tt_work_free(); it also carries errors that are found at
+     * once. The function itself fails only if there is no memory for a work: TT_ERR_MEMORY, with *work NULL. */
     tt_status (*submit)(tt_group *group, const tt_call *call, tt_work **work);
 
     /* Collective over `group`. Ranks that are in no new group get *out = NULL. */
@@ -38,17 +38,17 @@ typedef struct tt__engine {
     tt_status (*alloc)(tt_group *group, const tt_call *call, void **out);
     tt_status (*free)(tt_group *group, const tt_call *call, void *ptr);
 
-    /* Wait until the work is done, its deadline has passed, or it is `until_ms`. Returns its status, TT_OK if it is not
-     * done; an error is recorded. Use *done, not the work, afterwards: a callback may have freed it. */
+    /* Wait until the work is done, its deadline has passed, or the time is `until_ms`. Returns its status, TT_OK if it
+     * is not done; an error is recorded. Use *done, not the work, afterwards: a callback may have freed it. */
     tt_status (*wait)(tt_work *work, int64_t until_ms, bool *done);
 
-    /* The calls that the library made for itself last, all done, were a step of the program: count it as one call. */
+    /* Count the latest calls that the library made for itself, all of them done, as one call of the program: a step. */
     void (*note_step)(tt_group *group);
 
     /* Advance the group's works without waiting. Returns the group's failure, if any. */
     tt_status (*progress)(tt_group *group);
 
-    /* Release the owner's hold on the work: a work that is done can be used again; another one goes on without an
+    /* Release the owner's hold on the work. A work that is done can be used again; one that is not goes on without an
      * owner. */
     void (*forget)(tt_work *work);
 
@@ -58,8 +58,8 @@ typedef struct tt__engine {
     /* Fail the group, from any thread. `reason` is not NULL. */
     void (*abort)(tt_group *group, const char *reason);
 
-    /* Leave: tell the peers, end all works with TT_ERR_STATE (retire); release everything (release), the group
-     * included. retire() is called once, when the owner destroys the group; release() when nobody holds its memory any
+    /* retire: tell the peers that this rank leaves, and end all works with TT_ERR_STATE; called once, when the owner
+     * destroys the group. release: free everything, the group included; called when nobody holds its memory any
      * more. */
     void (*retire)(tt_group *group);
     void (*release)(tt_group *group);
@@ -78,13 +78,13 @@ struct tt_group {
     struct tt__native *native; /* the native engine's part; NULL: a plug-in's group */
     struct tt__plugin *plugin; /* the plug-in's part; NULL: a native group */
     int rank, size;
-    int *ranks;         /* (size): their ranks in the job */
+    int *ranks;         /* (size): each rank's number in the job */
     uint32_t id;        /* the same on all its ranks, unique in the job */
     int holders;        /* users of its memory: see tt__group_hold() */
     bool destroyed;     /* by its owner; released when the last holder lets go */
-    _Atomic bool ended; /* failed, aborted or destroyed: look closer */
+    _Atomic bool ended; /* failed, aborted or destroyed: tt__group_check() says which */
     _Atomic bool alone; /* a synchronous call waits without the lock: no other call may come */
-    uint32_t forks;     /* tt__forks of the process that made it: `owner` */
+    uint32_t forks;     /* tt__forks in the process that made it, which is `owner` */
     pid_t owner;
 
     /* Carry out a whole all_reduce and return true, or do nothing and return false if it is of another kind. NULL: not
@@ -95,23 +95,23 @@ struct tt_group {
     tt_status failed;
     char failure_text[760];
 
-    /* Number of works not yet done and of callbacks that have not returned; `queue` has the works that run in order,
-     * `unordered` sends and receives. */
+    /* Works not yet done, plus callbacks that have not returned. `queue` has works that run in order, `unordered` sends
+     * and receives. */
     _Atomic uint32_t works;
     uint32_t callbacks; /* callbacks that are due and have not returned */
     tt_work *queue, *queue_end;
     tt_work *unordered;
     tt_work *free_works; /* to be used again */
-    /* Users of this struct alone: works that callers own, callbacks due, the group itself. */
+    /* References to this struct alone: of works that callers own, due callbacks, the group itself. */
     _Atomic uint32_t owned;
-    _Atomic bool freed; /* all but the struct */
+    _Atomic bool freed; /* all but the struct is freed */
 
     tt_device_type device; /* on which its ranks' tensors lie: tt_init_process_group(.device) of the native engine */
     int device_index;
-    void *attached; /* by a layer above, which attached_end() frees; NULL: nothing */
+    void *attached; /* what a layer above has attached; attached_end() frees it; or NULL */
     void (*attached_end)(void *attached);
 
-    int64_t *offsets; /* (2, size): room for lists that the caller left out */
+    int64_t *offsets; /* (2, size): room for lists of offsets that the caller left out */
     tt__allocation *allocations;
 };
 
@@ -140,8 +140,8 @@ void tt__group_note_failure(tt_group *group);
 /* Make a group of `size` ranks without works and without an engine; `ranks` is copied. */
 tt_group *tt__group_make(const tt__engine *engine, int rank, int size, const int *ranks, int64_t timeout_ms);
 
-/* Free what tt__group_make() made, and the list of allocations. The engine's part and the free works are the engine's
- * to free before. */
+/* Free what tt__group_make() made, and the list of allocations. The engine has freed its own part and the free works
+ * before. */
 void tt__group_free(tt_group *group);
 
 /* A user counted in `owned` lets go of the struct. */
@@ -155,15 +155,16 @@ static inline void tt__group_drop(tt_group *group) {
 TT__EXPORT void tt__group_hold(tt_group *group);
 TT__EXPORT void tt__group_let_go(tt_group *group);
 
-/* Calls that the library makes for itself are not numbered for the program, but those of one step, such as averaging
- * gradients, count as one call. To be called on all ranks when they are done. */
+/* Count the library's own calls since the last step, such as averaging gradients, as one call of the program; otherwise
+ * they are not counted. To be called on all ranks when these calls are done. */
 TT__EXPORT void tt__group_note_step(tt_group *group);
 
-/* Keep `what` with the group, instead of what was there, until it is destroyed; `end` frees it then. */
+/* Attach `what` to the group, instead of what was attached before. `end` frees it when it is replaced or the group
+ * ends. */
 TT__EXPORT void tt__group_attach(tt_group *group, void *what, void (*end)(void *what));
 TT__EXPORT void *tt__group_attached(const tt_group *group);
 
-/* Does the group's back end take memory of such devices (the cpu among them)? */
+/* Does the group's back end take memory of this kind of device (which may be the cpu)? */
 TT__EXPORT bool tt__group_takes(const tt_group *group, tt_device_type device);
 
 /* The library's own messages between ranks, in memory of the host. If the back end takes no such memory, the control
@@ -175,9 +176,9 @@ TT__EXPORT tt_status tt__group_gather(tt_group *group, const void *mine, void *a
 TT__EXPORT tt_status tt__group_most(tt_group *group, void *values, size_t count, tt_dtype dtype, const char *who);
 TT__EXPORT tt_status tt__group_take_first(tt_group *group, void *bytes, size_t count, const char *who);
 
-/* Memory of the group's device that its back end moves faster than other memory. Collective, with the same size;
- * *memory := NULL on all ranks if there is none. An error ends the group. Each rank frees its own, when nothing uses it
- * any more, the device included; false: `memory` is no such window. has: does any exist? */
+/* Windows: memory of the group's device that its back end moves faster than other memory. make: collective, with the
+ * same size; *memory := NULL on all ranks if there is none; an error ends the group. free: each rank frees its own when
+ * nothing, the device included, uses it any more; false: `memory` is no window. has: are there any? */
 TT__EXPORT tt_status tt__group_window_make(tt_group *group, size_t bytes, const char *who, void **memory);
 TT__EXPORT bool tt__group_window_free(tt_group *group, void *memory);
 TT__EXPORT bool tt__group_has_windows(const tt_group *group);
@@ -195,8 +196,8 @@ static inline const tt__choice *tt__choice_of(const void *choices, size_t stride
     return (const tt__choice *)(const void *)((const char *)choices + (size_t)r * stride);
 }
 
-/* members := the ranks, of `size`, whose color is `color`, by key, then by rank; room for `size`. choices: structs of
- * `stride` bytes that begin with a tt__choice, one of each rank. Returns how many. */
+/* members (room for `size`) := the ranks whose color is `color`, ordered by key, then by rank. Returns how many.
+ * choices: one struct for each rank, of `stride` bytes, that begins with a tt__choice. */
 static inline int tt__split_members(const void *choices, size_t stride, int size, int color, int *members) {
     int n = 0;
     for (int r = 0; r < size; r++) {

@@ -17,7 +17,8 @@ void tt__watch_forks(void) {
 
 _Atomic uint32_t tt__callbacks_running;
 
-/* 1 + tt__forks of the process in which this thread entered a callback: a child that is forked in one is in none. */
+/* 1 + tt__forks of the process in which this thread entered a callback. A child that is forked in a callback is in
+ * none. */
 static _Thread_local uint32_t entered;
 
 bool tt__thread_is_in_callback(void) { return entered == tt__forks + 1; }

@@ -1,7 +1,7 @@
-/* Callbacks of works must not wait; this tells whether the thread runs one. And forks of the process that makes groups.
- * A forked child has a copy of its parent's groups, but not its threads, and shares its sockets and memory: a single
- * byte that it wrote would break the parent's calls. So a group knows the process that made it; a child can only free
- * its copy. */
+/* Does this thread run a callback, which must not wait? Is this process a forked child of one that made groups? A
+ * forked child has a copy of its parent's groups, but not its threads, and shares its sockets and memory: a single byte
+ * that the child wrote would break the parent's calls. So a group knows the process that made it, and a child can only
+ * free its copy. */
 #ifndef TT_COMM_IN_CALLBACK_H
 #define TT_COMM_IN_CALLBACK_H
 
@@ -10,8 +10,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Callbacks that run now, in all of the process's threads: most often 0, which is cheaper to see than whose they
- * are. */
+/* Callbacks that run now, in all threads of the process. Mostly 0, which is cheaper to check than which threads run
+ * them. */
 extern _Atomic uint32_t tt__callbacks_running;
 
 /* Does the calling thread run a callback? */
@@ -21,7 +21,7 @@ static inline bool tt__in_callback(void) {
            tt__thread_is_in_callback();
 }
 
-/* This thread begins to run a callback; it ends, and passes what tt__callback_enter() returned. */
+/* Note that this thread begins to run a callback; that it has ended, with what tt__callback_enter() returned. */
 uint32_t tt__callback_enter(void);
 void tt__callback_leave(uint32_t outer);
 

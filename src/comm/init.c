@@ -6,10 +6,10 @@
  *      ranks of a host share (shared/shm_connect.c), then TCP links between hosts (message/joining).
  *   4. If the program wants a plug-in, its engine joins through the native group.
  *
- * No rank can hang in this. Every wait has the group's deadline. While a rank waits for cards, memory or links it looks
- * whether another rank has ended, has given up, or is stopped (rendezvous/joining_watch.c, launcher_notes.h,
- * stopped.h), and fails with that rank's name; a word of its launcher ends its waits, too (net/net.h). A rank
- * that fails says so in the store, so that the others need not wait for it. */
+ * No rank can hang in this. Every wait has the group's deadline. While a rank waits for cards, memory or links it
+ * checks whether another rank has ended, has given up, or is stopped (rendezvous/joining_watch.c, launcher_notes.h,
+ * stopped.h), and fails with that rank's name; its launcher can interrupt the wait, too (net/net.h). A rank that fails
+ * says so in the store, so that the others need not wait for it. */
 #include "base/args.h"
 #include "base/error.h"
 #include "base/machine/cpu.h"
@@ -67,7 +67,7 @@ static tt_status find_meeting(const tt_init_process_group_args *args, tt__meetin
 
 int tt_get_node_local_rank(int fallback) { return tt__launched_local_rank(&tt__own_environment, fallback); }
 
-/* For errors: where a launcher serves the store, if one does. No rank serves it there, and none at another address. */
+/* For errors: that a launcher serves this store, or serves one only at MASTER_ADDR and MASTER_PORT; or "". */
 static const char *agent_note(const tt__meeting *meeting) {
     if (!tt__has_agent_store() || (meeting->rank && !tt__agent_serves_store(meeting->host, meeting->port)))
         return "";
@@ -131,7 +131,7 @@ static bool meets_at_launcher(const tt__meeting *meeting) {
     return !*meeting->etcd && !*meeting->path && (moved || tt__agent_serves_store(meeting->host, meeting->port));
 }
 
-/* `elsewhere`: the launcher notes how ranks end in another store than the one through which they meet. */
+/* `elsewhere`: the ranks meet through one store, and the launcher notes in another one how they end. */
 static tt_status init_join(tt_group **out, tt_store *store, bool elsewhere, tt__member *member) {
     if (!store)
         return tt__native_join(out, member);
@@ -190,9 +190,9 @@ static tt_status check_wire(const tt__meeting *meeting) {
     return tt__fail_alike();
 }
 
-/* Find the launcher's notes of how ranks end, wherever these ranks meet: also through a store of the program's own, as
- * PyTorch's is. Their keys have the launcher's numbers of ranks: they are used only if this group's ranks have the same
- * numbers. Another launcher than ours leaves none. */
+/* Find the launcher's notes of how ranks end, even if these ranks meet through a store of the program's own, such as
+ * PyTorch's. The keys of notes contain the launcher's rank numbers, so notes are used only if this group's ranks have
+ * the same numbers. Launchers other than ours leave none. */
 static void find_notes(tt__agent_store *notes, const tt__meeting *meeting) {
     if (!tt__launcher_notes_ends(&(tt__rendezvous){.rank = meeting->rank, .world = meeting->world}) ||
         !tt__launcher_notes_place(notes))
@@ -216,8 +216,8 @@ static tt_status make_member(tt__member *member, const tt_init_process_group_arg
     return check_transport(&member->transport);
 }
 
-/* All have joined: leave no key in etcd, which would go on for ever. Not before the last rank has read what it needs,
- * and before the first may join another group at the same place. */
+/* After all have joined, remove the keys from etcd, where they would stay for ever: when the last rank has read what it
+ * needs, and before any rank may join another group at the same place. */
 static tt_status clear_place(tt_group *group, tt_store *store, const tt__meeting *meeting) {
     if (!*meeting->etcd)
         return TT_OK;

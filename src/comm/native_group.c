@@ -108,7 +108,7 @@ const char *tt__group_text(const tt_group *group, char *text, size_t size) {
     return text;
 }
 
-/* ---- what machines are made of */
+/* ---- building blocks of machines */
 
 tt_status tt__work_messages(tt_work *work, size_t n) {
     work->message_used = n;

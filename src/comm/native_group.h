@@ -7,7 +7,7 @@
 #include "comm/work.h"
 #include "comm/world.h"
 
-/* A call that began on messages; of an inner group's, also the number of the call that it is part of. */
+/* A call that began on messages. top_seq: the number of the call that an inner group's call is part of. */
 typedef struct tt__begun {
     uint32_t seq, word, top_seq;
 } tt__begun;
@@ -24,7 +24,7 @@ typedef struct tt__fast_site {
     int64_t count;
     uint64_t signature;
     tt__record_form form;
-    tt__reduce_pair pair; /* of two ranks: their kernels */
+    tt__reduce_pair pair; /* kernels for groups of two ranks */
 } tt__fast_site;
 
 enum { TT__FAST_SITES = 16 };
@@ -32,40 +32,40 @@ enum { TT__FAST_SITES = 16 };
 /* State of all_reduce_fast.c. */
 typedef struct tt__fast {
     tt__recorder *recorder;
-    tt__area *own, *other;               /* other: of two ranks; else NULL */
-    tt__fast_site sites[TT__FAST_SITES]; /* hashed; a count of 0: none yet */
+    tt__area *own, *other;               /* other: in groups of two ranks; else NULL */
+    tt__fast_site sites[TT__FAST_SITES]; /* a hash table; count 0: an empty entry */
 } tt__fast;
 
 typedef struct tt__native {
     tt__world *world;
-    tt_group *next_group;    /* of the process */
+    tt_group *next_group;    /* the process's next group */
     bool shared;             /* all its ranks share memory: shared-memory algorithms; else messages */
     tt__area **areas;        /* (size): rank r's area of this group; NULL if it is on another host */
     unsigned char **bases;   /* (size): rank r's memory; NULL if it is on another host */
-    tt__extent *area_extent; /* where the own area lies */
+    tt__extent *area_extent; /* where this rank's area lies */
     uint32_t serial;         /* allocations so far */
-    bool is_made;            /* by tt_new_group() or tt_group_split(); from the group with this id: */
+    bool is_made;            /* by tt_new_group() or tt_group_split(), from group `origin` */
     uint32_t origin;
 
-    /* Inner groups, on which algorithms make calls; of groups over several hosts, where useful. */
-    tt_group *parent; /* of an inner group */
+    /* Inner groups, on which algorithms make calls. Groups over several hosts have them, where useful. */
+    tt_group *parent; /* of an inner group; else NULL */
     tt_group *local;  /* the ranks of this host */
-    tt_group *cross;  /* the ranks with this local number on all hosts; only if all hosts have as many ranks */
-    int *by_host;     /* (size): with `cross`, the ranks host by host (by first rank), those of a host by number */
+    tt_group *cross;  /* the ranks with this local number on all hosts; only if all hosts have equally many ranks */
+    int *by_host;     /* (size), only with `cross`: the ranks host by host, in the order of the hosts' first ranks */
     int *place;       /* (size): rank r is by_host[place[r]] */
     bool subtrees;    /* hosts are subtrees of the one summation order, so hosts may reduce first */
 
     uint32_t seq; /* calls published so far */
 
-    /* Those of the calls that are not the program's own: made by the library for itself, or later parts of a call that
-     * was counted. Errors don't count them: tt__call_number(). */
-    uint32_t hidden, hidden_seqs[TT__BEGUN]; /* how many so far; the last ones */
+    /* Calls that are not the program's own: the library made them for itself, or they are later parts of a call that
+     * was counted. Call numbers in errors leave them out: tt__call_number(). */
+    uint32_t hidden, hidden_seqs[TT__BEGUN]; /* how many so far; numbers of the last ones */
     bool goes_on;                            /* the calls that follow are parts of a call already counted */
     uint32_t step;                           /* pieces of work planned so far, by all calls that were agreed on */
-    /* it is the control group of another engine's (backend/plugin_control.c): collectives move nothing */
+    /* this is the control group of a plug-in's group (backend/plugin_control.c): its collectives move no data */
     bool only_agrees;
     size_t inline_max;                 /* bytes of an all_reduce up to which each rank reduces all of them */
-    bool spin;                         /* ranks and CPUs are such that a short busy wait pays */
+    bool spin;                         /* each rank has a CPU, so that a short busy wait pays */
     bool wake_pending;                 /* something was published, and its sleepers are not woken yet */
     uint8_t order[TT__MAX_HOST_RANKS]; /* tt__peer_order() */
     bool order_known, order_by_place;
@@ -93,8 +93,8 @@ void tt__note_hidden(tt_group *group, uint32_t seq);
 /* Count the last noted call as the program's: the noted calls together are one of its calls. The lock is held. */
 void tt__note_step(tt_group *group);
 
-/* Count the program's calls on the group up to call `seq`; return the number of call `seq` among them, or of the next
- * where that is not the program's own; of the work's call, or that which it is part of. */
+/* Count the program's calls on the group up to call `seq`. Return the number of call `seq` among them; for a hidden
+ * call, that of the program's next one. The same for the call that the work is, or is part of. */
 uint32_t tt__calls_made(const tt_group *group, uint32_t seq);
 uint32_t tt__call_number(const tt_group *group, uint32_t seq);
 uint32_t tt__work_number(const tt_work *work);
@@ -108,14 +108,14 @@ static inline uint32_t tt__newest_number(const tt_group *group, bool hidden) {
  * memory. */
 tt_group *tt__native_group_make(tt__world *world, int room, int64_t timeout_ms);
 
-/* Free the group and its inner ones; their extents of the heap are the caller's to give back before. NULL is
- * allowed. */
+/* Free the group and its inner ones. The caller has given back their extents of the heap before. NULL is allowed. */
 void tt__native_group_free(tt_group *group);
 
 /* Find the process's group of this id, inner ones included; NULL if there is none. The lock is held. */
 tt_group *tt__find_group(const tt__world *world, uint32_t id);
 
-/* Translate a set of the group's ranks to the job's; and a rank of the job to the group's, -1 if it is not in it. */
+/* Translate a set of the group's ranks to the job's; translate a rank of the job to the group's, -1 if it is not in the
+ * group. */
 tt__rankset tt__job_ranks(const tt_group *group, const tt__rankset *set);
 int tt__rank_in_group(const tt_group *group, int job_rank);
 
@@ -123,7 +123,7 @@ int tt__rank_in_group(const tt_group *group, int job_rank);
 const char *tt__group_list(const tt_group *group, char *text, size_t size);
 const char *tt__group_text(const tt_group *group, char *text, size_t size);
 
-/* ---- what machines of works (work.h) are made of */
+/* ---- building blocks of the machines of works (work.h) */
 
 /* Make room for n messages, while none is under way. TT_ERR_MEMORY. */
 tt_status tt__work_messages(tt_work *work, size_t n);
@@ -139,8 +139,8 @@ tt__next tt__work_wait_messages(tt_work *work);
 /* What next() returns to make `call` on an inner group. */
 tt__next tt__work_call(tt_work *work, tt_group *group, const tt_call *call);
 
-/* What next() returns on shared memory: to wait until ranks next..end-1 have finished `step`, or all have; last: all,
- * and this rank's part of the call is done. */
+/* What next() returns on shared memory to wait until `step` is finished: by ranks next..end-1; by all; by all, when
+ * this rank's part of the call is done. */
 tt__next tt__work_wait_ranks(tt_work *work, uint32_t step, int next, int end);
 tt__next tt__work_wait_steps(tt_work *work, uint32_t step);
 tt__next tt__work_wait_last(tt_work *work, uint32_t step);

@@ -15,7 +15,7 @@ enum {
     TT__OP_EXCHANGE = 128 /* makes or ends groups or memory: each rank sends all others a few bytes */
 };
 
-/* How many a tt_reduce_op may be: one more than the last. */
+/* The number of reduce ops. */
 enum { TT__REDUCE_OPS = TT_PREMUL_SUM + 1 };
 
 typedef struct tt__op_info {

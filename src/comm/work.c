@@ -128,8 +128,8 @@ void tt__work_enqueue(tt_work *work) {
     group->queue_end = work;
 }
 
-/* Take done works out of a list. `in_order`: none is done behind one that has not begun. Returns the last that it saw
- * stay. */
+/* Take done works out of a list. `in_order`: no work behind one that is queued is done. Returns the last work seen that
+ * stays. */
 static tt_work *unlink_done(tt_group *group, tt_work **list, bool in_order) {
     tt_work *last = NULL;
     for (tt_work **at = list; *at;) {

@@ -51,7 +51,7 @@ typedef struct tt__algorithm {
     bool (*serves)(const tt_group *group, const tt_call *call); /* NULL: any call of its op */
     bool (*serves_words)(const tt_work *work); /* shared memory: may look at all ranks' words, too. NULL: any */
     tt__next (*next)(tt_work *work);
-    /* The deadline has passed: may next() go on all the same? NULL: no, the group fails. */
+    /* Called when the deadline has passed: may next() still go on? NULL: no, the group fails. */
     bool (*expire)(tt_work *work);
 } tt__algorithm;
 
@@ -83,18 +83,18 @@ struct tt_work {
     int stage;      /* the machine's own, 0 at first */
     uint32_t steps; /* how often next() was called */
     bool hidden;    /* not a call of the program's own */
-    bool symmetric; /* all ranks' buffers are */
+    bool symmetric; /* all ranks' buffers are symmetric */
     bool children;  /* its algorithm makes calls on inner groups */
     bool part_done; /* only waiting for others is left: slots and steps are free for the next call */
-    bool owned;     /* by a caller, who will forget it */
+    bool owned;     /* by a caller, until tt_work_free() */
     bool linked;    /* it is in one of its group's lists */
     bool promised;  /* on a device: a stream of the program waits for its result */
     _Atomic bool done;
     tt_status status;
     struct tt__callback *callbacks; /* to be called when it is done: callback.h */
-    struct tt__landing *landing;    /* of an owned work: what its owner waits for besides; or NULL */
+    struct tt__landing *landing;    /* of an owned work: its owner waits for this, too; or NULL */
     int waiters;                    /* threads that wait for it; they keep the work */
-    uintptr_t waiter;               /* the last of them that came */
+    uintptr_t waiter;               /* the thread that began to wait last */
     bool refused;                   /* see TT__NEXT_REFUSED */
     int source;
     int64_t deadline_ms;

@@ -15,7 +15,7 @@
 #include <pthread.h>
 
 typedef struct tt__peer {
-    int host;             /* number of its host: ranks with the same share memory with each other */
+    int host;             /* number of its host; ranks of one host share memory */
     bool local;           /* it shares memory with this process */
     bool same_machine;    /* it runs on this process's machine, whether they share memory or not */
     tt__shm shm;          /* mapped, if local */
@@ -24,9 +24,9 @@ typedef struct tt__peer {
     int pidfd;            /* also shows its end, even if a child inherited the socket; -1: its pid is invisible */
     pid_t pid;            /* 0: not visible here */
     int64_t stopped_ms;   /* since when it was seen stopped; 0: it runs */
-    bool frozen;          /* for longer than the heartbeat allows, at the last look */
-    uint64_t activity;    /* tt__proc_activity() of the stopped one; the same later: it has not run */
-    int64_t looked_ms;    /* when that was last read; 0: never */
+    bool frozen;          /* stopped for longer than the heartbeat allows, at the last look */
+    uint64_t activity;    /* tt__proc_activity() of the stopped process; unchanged later: it has not run */
+    int64_t looked_ms;    /* when `activity` was last read; 0: never */
     char hostname[72];
 } tt__peer;
 
@@ -58,7 +58,7 @@ typedef struct tt__world {
     /* local ranks connect to it while joining; -1: closed. If joining fails it stays open until all know why */
     int listener;
     struct tt__joining_watch *joining_watch; /* while joining: learns that a rank won't join; or NULL */
-    int watched;               /* socket to the launcher; its end tells that this process is gone; -1: none */
+    int watched;               /* socket by which the launcher sees that this process has ended; -1: none */
     struct tt_group *groups;   /* all of this process, linked by ->next_group */
     struct tt_group *retired;  /* destroyed ones whose memory peers may still read */
     struct tt__tuning *tuning; /* rank 0's table of algorithms; on one host only forced ones; NULL: the built-in one */
@@ -69,7 +69,7 @@ typedef struct tt__world {
     uint32_t elsewhere;        /* threads that wait for works of a group that another thread uses */
     int asking;                /* threads that released the lock to ask other ranks: no group may end meanwhile */
     uint32_t progress_count;   /* steps of machines and rounds of messages so far: grows while something moves */
-    uint64_t circle;           /* hash of the circle of waiting ranks last seen, and since when: watch/deadlock.c */
+    uint64_t circle;           /* hash of the circle of waiting ranks first seen at circle_ms: watch/deadlock.c */
     int64_t circle_ms;
     int64_t last_check_ms; /* when peers' processes were last looked at */
     pthread_mutex_t lock;
@@ -90,16 +90,15 @@ static inline void tt__world_unlock(tt__world *world) {
 /* Make a world of `size`, of which only this process is known. */
 tt_status tt__world_make(tt__world **out, int rank, int size, int64_t heartbeat_ms, const tt__agent_store *agent_store);
 
-/* Make this process's memory, shared by `ranks` ranks of this host. */
+/* Make this process's memory, which the ranks of its host will share. */
 tt_status tt__world_make_memory(tt__world *world);
 
 /* Count the ranks below `end` that share memory with this process, itself included. For a local rank that is its number
  * on this host, for `size` how many there are. */
 int tt__world_local_ranks(const tt__world *world, int end);
 
-/* To be called before ending anything: is this a forked child? Its world is a copy, and a thread that exists only in
- * the parent may hold the copy's lock. Then links and shared memory, which are the parent's, are left alone from here
- * on. */
+/* To be called before ending anything: is this a forked child? A child's world is a copy, whose lock may be held by a
+ * thread of the parent. From here on the child leaves links and shared memory, which are the parent's, alone. */
 void tt__world_own(tt__world *world);
 
 /* Wait until no thread of this process asks other ranks; such a thread has released the lock in the middle of a walk

@@ -9,7 +9,7 @@
 #include "base/machine/clock.h"
 #include "reducer/text_agreement.h"
 
-/* What errors of collectives name, as they have no line of the program's. */
+/* What errors of collectives name instead of a line of the program. */
 static const char average_site[] = "the averaging of gradients";
 
 /* ---- stages ---- */
@@ -38,7 +38,8 @@ static tt_status call_hook(const tt_reducer *r, tt__reducer_bucket *b) {
                   : TT_OK;
 }
 
-/* Average the marks over the group that the hook names. Notes are for all ranks: with them the marks are, too. */
+/* Average the marks over the group that the hook names. Notes are for all ranks: if there are any, marks go to all
+ * ranks, too. */
 static tt_status begin_marks(const tt_reducer *r, tt__reducer_bucket *b) {
     bool asks = r->hook->told_over && r->examples < 0;
     tt_group *group = asks ? r->hook->told_over(r->hook_state) : r->group;

@@ -13,7 +13,7 @@ enum { DTYPES = TT_BOOL + 1 };
 typedef struct open_bucket {
     size_t first; /* its first item; SIZE_MAX = none is open */
     size_t bytes;
-    size_t limit; /* index */
+    size_t limit; /* index of its limit */
 } open_bucket;
 
 /* Number the items of the bucket, which all lie in first..last. Items in no bucket have SIZE_MAX. */

@@ -7,8 +7,8 @@
  *
  * A bucket begins when its parameters are ready and the buckets before it have begun, so all ranks make the same calls
  * in the same order (exchange.c). It is averaged by an asynchronous all_reduce, which advances whenever another
- * gradient is ready. A communication hook takes its place in stages; marks are then averaged by a call of their own,
- * since a hook need not be exact. */
+ * gradient is ready. A communication hook replaces the all_reduce, in one or several stages. Marks are then averaged by
+ * a call of their own, since a hook need not be exact. */
 #ifndef TT_REDUCER_REDUCER_H
 #define TT_REDUCER_REDUCER_H
 
@@ -31,7 +31,7 @@ typedef struct tt__reducer_param {
     size_t bytes;
     void *gradient; /* inside its bucket */
     size_t bucket;
-    size_t mark;  /* the element of the bucket that is 1 on each rank that uses it; averaged, it is not 0 if any does */
+    size_t mark;  /* the bucket's element that is 1 on ranks that use the parameter; averaged, not 0 if any rank does */
     bool delayed; /* it lies in a bucket behind those of all parameters that aren't delayed */
     bool ready;   /* it was marked in this step */
     bool unused;  /* it was marked as taking no part on this rank */
@@ -40,8 +40,8 @@ typedef struct tt__reducer_param {
     void *kept;   /* memory for that; NULL until it is first needed */
 } tt__reducer_param;
 
-/* Gradients, each from a cache line of its own on, and then a mark for each parameter. So it costs no call to find out
- * which parameters no rank has used. */
+/* Gradients, each beginning at a cache line of its own, and then a mark for each parameter. With marks, finding out
+ * which parameters no rank has used costs no further call. */
 typedef struct tt__reducer_bucket {
     void *data; /* symmetric memory, or the place's */
     size_t count;
@@ -64,11 +64,11 @@ typedef struct tt__reducer_bucket {
 /* Gradients that are computed elsewhere, on a device, and come into a bucket when all of them are ready. An error of
  * any of these ends the step. */
 typedef struct tt__reducer_mirror {
-    /* Begin to copy the bucket's gradients into it; has that ended (`wait`: wait until it has)? */
+    /* send: begin to copy the bucket's gradients into it. sent: has that ended? `wait`: wait until it has. */
     tt_status (*send)(void *user, size_t bucket);
     tt_status (*sent)(void *user, size_t bucket, bool wait, bool *done);
 
-    /* Copy its averages back. The bucket's gradients are not written to again before the next send(). */
+    /* Copy the bucket's averages back. The bucket's gradients are not written to again before the next send(). */
     tt_status (*receive)(void *user, size_t bucket);
 
     /* Are the bucket's averages made where gradients are computed? The same on all ranks. Then send() and receive()
@@ -98,8 +98,8 @@ typedef struct tt__reducer_place {
     tt_status (*alloc_host)(void *user, size_t bytes, void **out);
     void (*free_host)(void *user, void *host);
 
-    /* Copy to the device in the stream's order; `host` stays unchanged until a later read has ended. Begin to copy to
-     * the host in that order. Wait until that has ended. */
+    /* write: copy to the device in the stream's order; `host` stays unchanged until a later read has ended. read: begin
+     * to copy to the host in that order. wait: until that has ended. */
     tt_status (*write)(void *user, void *to, const void *host, size_t bytes);
     tt_status (*read)(void *user, void *host, const void *from, size_t bytes, void **mark);
     tt_status (*wait)(void *user, void *mark);
@@ -141,7 +141,7 @@ struct tt_reducer {
 /* Arguments of a hook's call that say where its tt_bucket lies. */
 #define TT__BUCKET_ON(b) .device = (b)->device, .device_index = (b)->device_index, .stream = (b)->stream
 
-/* tt_reducer_new(), with the buckets in this place; NULL: as there. */
+/* tt_reducer_new(), with the buckets in this place; NULL: in symmetric memory. */
 TT__EXPORT tt_status tt__reducer_new_in(const tt_reducer_new_args *args, const tt__reducer_place *place);
 
 /* Abandon the current step because of `why`, the last error: end the group, as peers may wait in the step. Every later

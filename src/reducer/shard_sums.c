@@ -1,7 +1,7 @@
 /* Averages over V shards on W ranks, as a communication hook.
  *
- * Gradients of a rank's shards go one after the other into partial sums: the largest subtrees of the tree over V leaves
- * that its block has so far, as a binary counter carries. Elements of 16-bit floats have f32 partials,
+ * A rank adds its shards' gradients, one after the other, to partial sums: the largest subtrees, of the tree over V
+ * leaves, that the shards so far fill. They join as a binary counter carries. Partials of 16-bit floats are f32,
  * rounded once, at the root.
  *
  * If each rank ends with one partial, and what remains is the tree that W ranks sum in, one all-reduce of the native
@@ -152,7 +152,7 @@ static size_t run_of(const shard_bucket *b, size_t at, size_t left) {
     return n < left ? n : left;
 }
 
-/* Is the sum of this rank left where the gradient was? */
+/* Does the sum of this rank stay where the gradient was? */
 static bool stays_in_place(const tt__shard_sums *s, const shard_bucket *b, int shard) {
     return s->by_all_reduce && b->wide == b->view.dtype && shard + 1 == s->block.hi - s->block.lo;
 }

@@ -10,7 +10,7 @@
 #include "comm/group.h"
 #include "comm/rankset.h"
 
-/* Join all texts, each with its NUL. */
+/* Of a rank's texts, joined, each with its NUL. */
 typedef struct summary {
     int64_t bytes;
     int64_t hash;
@@ -41,7 +41,7 @@ static tt_status report_difference(const char *who, int rank, const char *theirs
                     text_at(theirs, at, their_size), text_at(zeros, at, zero_size));
 }
 
-/* How many agreements this thread has begun, in any group: see tt__joint_call. */
+/* The number of agreements that this thread has begun, in any group: see tt__joint_call. */
 static _Thread_local uint64_t agreements_begun;
 
 /* Abort the group, as others wait in the agreement. */

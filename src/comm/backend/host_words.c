@@ -14,7 +14,7 @@ bool tt__group_takes(const tt_group *group, tt_device_type device) {
     return (devices ? devices : TT_DEVICE_BIT(TT_DEVICE_CPU)) & TT_DEVICE_BIT(device);
 }
 
-/* The agreements on earlier calls come before the control group's exchanges, on all ranks. */
+/* Complete the agreements on earlier calls: on all ranks they come before the control group's exchanges. */
 static tt_status words_begin(tt_group *group, const char *who) {
     tt__plugin *plugin = tt__plugin_of(group);
     TT__TRY(tt__group_usable(group));

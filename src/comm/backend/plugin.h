@@ -4,16 +4,16 @@
  * a batch). For a type or reduce op that the engine lacks, a part converts its input to memory of its own, and its
  * output back (plugin_convert.c).
  *
- * Tasks hang on works. Collectives are begun in the order in which they were submitted, all at once or, if the engine
+ * Each work has a task. Collectives are begun in the order in which they were submitted, all at once or, if the engine
  * says `serial`, one after the other; sends and receives at once. A collective begins with the ranks' agreement on it
  * (plugin_control.c). The next call on the group, whichever it is, advances them.
  *
  * One lock guards the engine, the works and their tasks. A thread that advances or waits holds it, and releases it
  * while nothing moves. Callbacks of works run when it is released (callback.h).
  *
- * A call on a device's memory is marked on its stream when it is made, and begun when the ranks agree. When a thread
- * waits for it, it is joined: its stream waits for the result from then on. The work is done when the result is there.
- * Until then a thread of the group looks after it (plugin_watch.c). */
+ * A call on a device's memory is marked on its stream when it is made, and begun when the ranks agree. A thread that
+ * waits for the call joins it: from then on the stream waits for the result. The work is done when the result is there.
+ * Until then a thread of the group advances the call (plugin_watch.c). */
 #ifndef TT_COMM_BACKEND_PLUGIN_H
 #define TT_COMM_BACKEND_PLUGIN_H
 
@@ -36,11 +36,11 @@ typedef struct tt__shared_store {
 typedef struct tt__call_part {
     tt_call call; /* what the engine is asked for */
     enum { TT__PART_WAITING, TT__PART_BEGUN, TT__PART_ENDED } state;
-    bool agrees, refused; /* agrees: for the control group, not for the engine; refused: by it */
-    tt_work *agreement;   /* then, while it is under way */
-    /* A question to the others, asked and answered before the next part is begun; NULL: none. */
+    bool agrees, refused; /* agrees: for the control group, not for the engine; refused: by whichever it is for */
+    tt_work *agreement;   /* of a part that agrees, while it is under way */
+    /* Check the part's result when it has ended, before the next part is begun; NULL: nothing to check. */
     tt_status (*check)(const tt_group *group, const tt_call *whole, const struct tt__call_part *part);
-    tt__record_slot *record; /* and its number: the call's, written by its agreement; NULL: none */
+    tt__record_slot *record; /* the call's, written by its agreement; NULL: none */
     uint32_t record_number;
     tt_call_times times; /* of an engine's call on a device */
     void *request;
@@ -50,11 +50,11 @@ typedef struct tt__call_part {
     const void *from;
     size_t count;
     tt_dtype dtype;
-    int divisor; /* of an average of integers, which is the engine's sum; else 1 */
+    int divisor; /* for an average of integers: divides the engine's sum; else 1 */
 } tt__call_part;
 
 typedef struct tt__task {
-    struct tt__task *next; /* among those given up */
+    struct tt__task *next; /* in plugin->given_up */
     size_t count, begun;   /* parts; how many have been begun */
     bool refused;          /* a part was refused: the work fails, the group doesn't */
     tt__call_part parts[];
@@ -67,15 +67,15 @@ typedef struct tt__plugin {
     tt__shared_store *place; /* NULL: the engine itself finds the ranks */
     char prefix[160];        /* of the group's keys */
     uint32_t subgroups;      /* made so far */
-    uint32_t windows;        /* plugin_memory.c: those that there are */
-    tt__task *given_up;      /* the engine may touch their memory until it is closed */
+    uint32_t windows;        /* how many exist: plugin_memory.c */
+    tt__task *given_up;      /* tasks whose memory the engine may touch until it is closed */
     tt_group *control;       /* the control group; NULL: one rank, or TT_BACKEND_CHECK=0 */
     tt_device_type device;   /* as in tt_backend_member */
     int device_index;
     int64_t looked_ms;           /* when the peers were last checked */
     int64_t gone_ms;             /* since when a peer is known to be gone; 0: none is */
     pthread_mutex_t lock;        /* of the engine and the works */
-    _Atomic uint32_t wanted;     /* threads that want it */
+    _Atomic uint32_t wanted;     /* threads that wait for `lock` */
     uintptr_t user;              /* the thread that made the last call */
     tt__callbacks due;           /* of works that are done */
     pthread_mutex_t reason_lock; /* of `reason` */
@@ -104,7 +104,7 @@ static inline tt_status tt__plugin_reason(const tt_backend *table, tt_status sta
     return tt__fail(status, "back end %s: %s", table->name, tt_status_text(status));
 }
 
-/* Whether the engine takes memory of the host, as most do. */
+/* Does the engine take memory of the host? Most do. */
 static inline bool tt__plugin_takes_host(const tt__plugin *plugin) {
     return !plugin->table->devices || plugin->table->devices & TT_DEVICE_BIT(TT_DEVICE_CPU);
 }
@@ -212,7 +212,7 @@ void tt__control_wait_elsewhere(const tt_group *group, int change);
  * has left had finished joining. This is tt_backend_member's `watch`. */
 tt_status tt__control_watch_joining(void *group);
 
-/* Let the engine of a subgroup ask that. */
+/* Give the engine of a subgroup this function. */
 void tt__control_let_watch(tt_group *group);
 
 /* Check the peers that calls under way wait for; most calls return at once. An error fails the group. */

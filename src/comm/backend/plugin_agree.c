@@ -1,6 +1,5 @@
 /* The checks before an engine's call. The ranks agree on the call by the control group. In all_to_all_v only two ranks
- * know the counts between them: the engine exchanges these by an all_to_all, and an all_reduce tells all ranks the
- * outcome. */
+ * know each count: the engine exchanges the counts by an all_to_all, and an all_reduce tells all ranks the outcome. */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 

@@ -211,7 +211,7 @@ void tt__control_forget(tt__call_part *part) {
     part->agreement = NULL;
 }
 
-/* When did the device begin the first part, and end the last one? False: it is not known of each. */
+/* When did the device begin the first part, and end the last one? False: it is not known of every part. */
 static bool times_of(const tt__task *task, int64_t *begin, int64_t *end) {
     *begin = *end = 0;
     for (size_t i = 0; i < task->count; i++) {

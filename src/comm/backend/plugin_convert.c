@@ -31,7 +31,7 @@ static tt_reduce_op op_there(tt_dtype dtype, tt_reduce_op op) {
     return op == TT_SUM || op == TT_MAX ? TT_BOR : op == TT_PRODUCT || op == TT_MIN ? TT_BAND : op;
 }
 
-/* We convert only memory of the host. */
+/* Does the engine take this kind of call? We convert only memory of the host. */
 static tt_status check_kind(const tt_group *group, tt_op op, tt_dtype dtype, tt_reduce_op reduce_op,
                             tt_device_type device) {
     const tt_backend *table = tt__plugin_of(group)->table;

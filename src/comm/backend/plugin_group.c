@@ -36,7 +36,7 @@ static void leave_place(tt__shared_store *place) {
 
 /* ---- one group */
 
-static const tt__engine plugin_engine; /* below: groups make groups */
+static const tt__engine plugin_engine; /* defined below; its functions make groups */
 
 /* Make a group that has no control group and no engine yet. Takes over `place`, also on failure. */
 static tt_group *plugin_group_make(const tt_backend *table, tt__shared_store *place, const char *prefix, int rank,
@@ -101,7 +101,7 @@ static void plugin_retire(tt_group *group) {
     tt__control_leave(group);
 }
 
-/* Open the engine; what open() leaves when it fails is forgotten. */
+/* Open the engine; if open() fails, forget what it has left. */
 static tt_status open_member(tt__plugin *plugin, const tt_backend_member *member) {
     tt_status status = plugin->table->open(&plugin->engine, member);
     if (status)

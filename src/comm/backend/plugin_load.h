@@ -15,7 +15,8 @@ tt_status tt__plugin_find(char real[PATH_MAX], const char *name);
  * TT_ERR_UNSUPPORTED it can't be loaded, or its table lacks something (the text names it). Thread-safe. */
 tt_status tt__plugin_load(const tt_backend **out, const char *name);
 
-/* What must be in a table, whose copy *out becomes: zeros where it is of an older header. `path` is for the text. */
+/* Check that a table has what it must have. *out := a copy, with zeros for what an older header lacks. `path` is for
+ * errors. */
 tt_status tt__plugin_check(tt_backend *out, const tt_backend *table, const char *path);
 
 #endif

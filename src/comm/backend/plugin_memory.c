@@ -1,5 +1,5 @@
-/* Memory of a plug-in's group: on the host it is ordinary; on a device an engine may have some that its collectives
- * move faster, windows (tt_backend's window_make). */
+/* Memory of a plug-in's group. On the host it is ordinary. On a device an engine may have windows: memory that its
+ * collectives move faster (tt_backend's window_make). */
 #include "base/error.h"
 #include "comm/backend/plugin.h"
 #include "comm/native/native.h"
@@ -43,7 +43,7 @@ tt_status tt__plugin_free(tt_group *group, const tt_call *call, void *ptr) {
 
 /* ---- windows */
 
-/* What window_make() is given to agree by. */
+/* The argument of agree_on_least(), which window_make() calls. */
 typedef struct meeting {
     const tt_group *group;
     const char *who;

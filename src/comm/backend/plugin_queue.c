@@ -15,7 +15,7 @@
 
 enum {
     GIVE_UP_MS = 5000,  /* how long an engine may take to end what was aborted */
-    AGREEMENT_MS = 3000 /* how much later than the call's own an agreement's timeout may come */
+    AGREEMENT_MS = 3000 /* an agreement may time out this much later than its call */
 };
 
 static bool is_p2p(tt_op op) { return tt__op_is(op, TT__OP_P2P); }
@@ -231,7 +231,8 @@ static tt_status task_fail_timeout(tt_work *work) {
                            : "some rank ended, hangs, or made another call");
 }
 
-/* Is the ranks' agreement on this work, or on one before it, incomplete? Then its timeout has the better text. */
+/* Is the ranks' agreement on this work, or on one before it, incomplete? Then the agreement's timeout has the better
+ * text. */
 static bool agrees_first(const tt_work *work) {
     const tt_work *first = is_p2p(work->call.op) || !work->group->queue ? work : work->group->queue;
     const tt__task *task = tt__task_of(first);
@@ -243,7 +244,7 @@ static tt_status task_check_deadline(tt_work *work) {
     return is_over ? task_fail_timeout(work) : TT_OK;
 }
 
-/* On a device nobody waits for a work once its stream does. */
+/* Check deadlines of works on devices: once a stream waits, no thread does. */
 static tt_status check_devices(tt_group *group) {
     tt_work *lists[] = {group->queue, group->unordered};
     for (int i = 0; i < 2; i++)
@@ -316,7 +317,7 @@ static void end_list(tt_work *work, tt__plugin *plugin, tt_status status) {
         if (tt__is_inherited(work->group))
             tt__task_free(task); /* its requests are the parent's */
         else
-            abandon_task(plugin, task); /* first: who sees the work done may free its buffers */
+            abandon_task(plugin, task); /* first: a thread that sees the work done may free its buffers */
         complete_task(work, status);
     }
 }
@@ -348,8 +349,8 @@ static void *request_of(const tt_work *work) {
     return NULL;
 }
 
-/* Yield for a millisecond, then sleep ever longer. The lock is given back, but to an engine that waits itself while
- * nobody else wants it. */
+/* Yield for a millisecond, then sleep ever longer, without the lock. An engine that can wait itself waits with the lock
+ * held if nobody else wants it. */
 static void pause_a_moment(const tt_work *work, int64_t since_ms) {
     tt__plugin *plugin = tt__plugin_of(work->group);
     int64_t waited = tt__now_ms() - since_ms;
@@ -387,7 +388,7 @@ static tt_status wait_done(tt_work *work, int64_t until_ms) {
     return work->status ? tt__work_error(work) : TT_OK;
 }
 
-/* Let the call's stream wait for its result. *joined: all that is put on it from now on runs behind that. */
+/* Let the call's stream wait for the result. *joined: what is put on the stream from now on runs after the result. */
 static tt_status join_stream(const tt_work *work, bool *joined) {
     const tt__plugin *plugin = tt__plugin_of(work->group);
     const tt__task *task = tt__task_of(work);
@@ -401,7 +402,7 @@ static tt_status join_stream(const tt_work *work, bool *joined) {
     return TT_OK;
 }
 
-/* Until the call's stream waits for the result, or it is there, or it is `until_ms`. */
+/* Wait until the call's stream waits for the result, the result is there, or the time is `until_ms`. */
 static tt_status wait_joined(tt_work *work, int64_t until_ms) {
     int64_t since_ms = tt__now_ms();
     bool joined = false;
@@ -500,7 +501,7 @@ static tt_work *task_begin(tt_group *group, const tt_call *call) {
     return work;
 }
 
-/* One on a device may go on without its owner. */
+/* Wait for the work and let go of it; on a device it may go on. */
 static tt_status task_wait_and_forget(tt_work *work) {
     tt_status status = wait_for_task(work, INT64_MAX);
     work->owned = false;

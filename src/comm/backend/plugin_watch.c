@@ -1,6 +1,6 @@
-/* The thread that looks after calls on a device. The host does not wait for those, but it may wait for the device,
- * which may wait for a rank that is gone. Then nobody else would notice, or abort the call so that the device goes
- * on. */
+/* The thread that advances calls on a device. No other thread waits for such a call; the program may wait for the
+ * device, and the device for a rank that is gone. Only this thread would notice, and abort the call so that the device
+ * goes on. */
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"

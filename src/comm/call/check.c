@@ -92,7 +92,7 @@ tt_status tt__check_lists(tt_group *group, const tt_call *call, const void *buf,
 
 /* ---- devices */
 
-/* "cuda:1"; a text of the caller's. */
+/* "cuda:1". Returns `text`. */
 static const char *device_text(const tt_call *call, char *text, size_t size) {
     snprintf(text, size, call->device == TT_DEVICE_CPU ? "%s" : "%s:%d", tt_device_type_name(call->device),
              call->device_index);

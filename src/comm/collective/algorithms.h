@@ -13,7 +13,7 @@ extern const size_t tt__algorithm_count;
 uint8_t tt__algorithm_number(const tt__algorithm *algorithm);
 const char *tt__algorithm_name(uint8_t number);
 
-/* The algorithm of a collective that another engine carries out: done when all ranks have arrived. */
+/* Is this a collective that another engine carries out? Then it is done when all ranks have arrived. */
 static inline bool tt__only_agrees(const tt_work *work) {
     return work->group->native->only_agrees && !tt__op_is(work->call.op, TT__OP_EXCHANGE);
 }

@@ -170,8 +170,8 @@ const tt__algorithm *tt__choose_packed(const tt_work *work) {
     return choose_on_messages(work->group, &whole);
 }
 
-/* Return the algorithm that a table names for such a call, if the others' words, which are not known yet, will allow
- * it. */
+/* Return the algorithm on shared memory that a table names for the call. The others' words, not yet known, may still
+ * rule it out. */
 static const tt__algorithm *wanted_on_shared_memory(const tt_work *work) {
     const tt__tuning *tuning = work->group->native->world->tuning;
     for (size_t i = 0; tuning && tuning->on_shared_memory && i < tuning->count; i++)
@@ -180,7 +180,7 @@ static const tt__algorithm *wanted_on_shared_memory(const tt_work *work) {
     return NULL;
 }
 
-/* Offer small data with the word, and of larger ones where they lie. */
+/* Offer small data with the word; of larger data offer the address. */
 static void offer_data(const void *data, size_t bytes, tt__offer *offer) {
     if (bytes <= TT__INLINE_MAX)
         *offer = (tt__offer){.payload = data, .bytes = bytes};
@@ -188,8 +188,8 @@ static void offer_data(const void *data, size_t bytes, tt__offer *offer) {
         *offer = (tt__offer){.symmetric = data, .extent = bytes};
 }
 
-/* Are small symmetric buffers read in place? They travel with the word only where that is faster (call/calls.c), or
- * where the forced algorithm says so. Peers see from the word which it was. */
+/* Are symmetric buffers read in place? Small ones travel with the word where that is faster (call/calls.c), or where
+ * the forced algorithm is "inline". The word tells peers which was chosen. */
 static bool reads_in_place(const tt_work *work, size_t bytes) {
     const tt__algorithm *wanted = wanted_on_shared_memory(work);
     if (wanted && bytes <= TT__INLINE_MAX)

@@ -16,8 +16,8 @@
  *
  * Rank 0's table holds for all ranks: $TT_TUNING, else $XDG_CONFIG_HOME/tutti/tuning (~/.config/tutti/tuning), else the
  * one built in; before its lines come those of .algorithms or $TT_ALGORITHMS ("all_reduce=ring,broadcast=chain"), for
- * all ranks, hosts and bytes. Where all ranks are on one host no file is read, for a quick start: there only the latter
- * count. */
+ * all ranks, hosts and bytes. Where all ranks are on one host no file is read, for a quick start: there only
+ * .algorithms and $TT_ALGORITHMS count. */
 #ifndef TT_COMM_COLLECTIVE_CHOOSE_H
 #define TT_COMM_COLLECTIVE_CHOOSE_H
 
@@ -30,13 +30,13 @@ typedef struct tt__span_of {
 } tt__span_of;
 
 typedef struct tt__algorithm_rule {
-    const struct tt__algorithm *algorithm; /* and its op */
+    const struct tt__algorithm *algorithm; /* which also has the op */
     tt__span_of ranks, hosts;
     uint64_t bytes; /* at most */
 } tt__algorithm_rule;
 
 typedef struct tt__tuning {
-    size_t count, on_shared_memory; /* rules; those of algorithms on shared memory */
+    size_t count, on_shared_memory; /* rules; how many of them are for shared memory */
     tt__algorithm_rule rules[TT__RULES];
 } tt__tuning;
 

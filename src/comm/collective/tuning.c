@@ -179,7 +179,7 @@ bool tt__tuning_users_path(char *path, size_t size) {
     return n > 0 && (size_t)n < size;
 }
 
-/* Open a file, and nothing that would keep the caller waiting (a FIFO); NULL with errno set. */
+/* Open a file or character device; a FIFO, for example, could block. NULL with errno set. */
 static FILE *open_table(const char *path) {
     struct stat info;
     int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));

@@ -280,7 +280,7 @@ static void on_refuse(tt__link *link) {
 
 /* ---- all frames */
 
-/* Does a payload follow, of a frame that carries no message? */
+/* Does a frame of this type carry a payload that is not a message's? */
 static bool has_body(int type) { return type == TT__FRAME_BEAT || type == TT__FRAME_NEWS || type == TT__FRAME_ANSWER; }
 
 static bool begin_control(tt__link *link) {
@@ -297,7 +297,7 @@ static bool begin_packet(tt__link *link) {
     if (!frame->bytes || frame->bytes > TT__PACKET_MAX)
         return protocol_error(link, "a packet of an impossible size");
     link->into = tt__packet_room(link, (size_t)frame->bytes);
-    if (!link->into && link->messages->packet_taker) { /* its sender counts on what is in it */
+    if (!link->into && link->messages->packet_taker) { /* its sender relies on its arrival */
         tt__link_end(link, TT_ERR_MEMORY, "no memory for a packet of %llu bytes", (unsigned long long)frame->bytes);
         return false;
     }
@@ -378,7 +378,7 @@ enum {
     BEHIND = 4 << 10    /* bytes read behind a payload, or before a large one: the header, and some small frames */
 };
 
-/* Read into `parts`. Returns the number of bytes, 0 if there were none or the link ended. */
+/* Read into `parts`. Returns the number of bytes; 0: there were none, or the link ended. */
 static size_t read_parts(tt__link *link, const struct iovec *parts, int count) {
     ssize_t n = link->transport.ops->recv(&link->transport, parts, count);
     if (n < 0)
@@ -386,7 +386,7 @@ static size_t read_parts(tt__link *link, const struct iovec *parts, int count) {
     return n < 0 ? 0 : (size_t)n;
 }
 
-/* Has the peer been told to send large data? What is read ahead of them must be copied. */
+/* Has the peer been told to send large data? Any of it that is read ahead must be copied. */
 static bool expects_large(const tt__link *link) {
     return link->arriving.first || (link->posted.first && link->posted.first->state == TT__MESSAGE_READY);
 }

@@ -1,5 +1,5 @@
-/* A link to one peer: its life, and the end of messages on it. And what a peer sent or announced before it was asked
- * for, in the order in which that came. */
+/* A link to one peer: its life, the end of messages on it, and what the peer sent or announced before it was asked for,
+ * in the order of arrival. */
 #include "comm/message/message_parts.h"
 
 #include "base/error.h"
@@ -220,7 +220,7 @@ void tt__link_lose(tt__messages *messages, int peer, const char *why) {
         tt__link_end(link, TT_ERR_PEER, "%s", why);
 }
 
-/* Close and free it. */
+/* Close and free the link. */
 static void link_free(tt__link *link) {
     tt__messages *messages = link->messages;
     if (link->transport.ops && !link->ended)
@@ -249,7 +249,7 @@ void tt__link_forget(tt__messages *messages, int peer) {
     link_free(link);
 }
 
-/* Text of a worker, whose name comes first. */
+/* Write the text of a worker, which begins with its name. */
 static const char *worker_text(const tt__messages *messages, int id, bool whole, const char *where, char *text) {
     const char *host = NULL, *name = messages->config.peer_name(messages->config.world, id, &host);
     size_t n = (size_t)(name ? snprintf(text, TT__RANK_TEXT_SIZE, "worker %.127s (id %d", name, id)

@@ -1,5 +1,6 @@
 /* Messages of one link are matched in the order in which they came, against receives in the order in which they were
- * posted. A receive from any source counts among those of each link by its id, which grows with every post. */
+ * posted. The place of a receive from any source among each link's receives follows from its id, which grows with every
+ * post. */
 #include "comm/message/message_parts.h"
 
 #include <string.h>
@@ -70,7 +71,7 @@ void tt__mismatch(tt__messages *messages, tt__message *message, const tt__key *k
     tt__message_done(messages, message, TT_ERR_MISMATCH);
 }
 
-/* End receives of other steps of what should be the same call: the peer called something else. */
+/* End receives of the same call that have another word: the peer called something else. */
 static void end_contradicted(tt__link *link, const tt__key *key, uint64_t bytes) {
     for (tt__message *m = link->posted.first, *next; m; m = next) {
         next = m->next;

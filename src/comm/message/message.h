@@ -48,21 +48,21 @@ typedef struct tt__key {
     uint32_t record; /* number of a send's or receive's call in its process's recorder, for error texts; 0: none */
 } tt__key;
 
-/* One message on its way; the poster's memory until `done`. Zero it, fill in the first part. */
+/* One message on its way; the poster keeps this memory until `done`. Zero it, then fill in the first part. */
 typedef struct tt__message {
     tt__key key;
     int peer; /* rank in the job; TT_ANY_SOURCE */
     void *data;
     size_t bytes;
-    bool asked_for;            /* sent when it is asked for, however small; the same on both sides */
+    bool asked_for;            /* sent only when it is asked for, however small; the same on both sides */
     _Atomic uint32_t *pending; /* counted down when the message is done; may be NULL */
 
     /* Results. */
     bool done;
     tt_status status; /* TT_OK; TT_ERR_MISMATCH word or size differ; TT_ERR_PEER link ended; TT_ERR_ABORTED cancelled */
     int source;       /* of a receive: who sent */
-    size_t got;       /* of a mismatch: the bytes that the sender has, */
-    uint32_t got_word, got_record; /* and its word and record */
+    size_t got;       /* of a mismatch: bytes of the other side's message */
+    uint32_t got_word, got_record; /* of a mismatch: its word and record */
     /* The engine's own. */
     struct tt__message *next, *previous;
     size_t moved;
@@ -143,7 +143,8 @@ typedef enum tt__news { TT__NEWS_LEFT, TT__NEWS_FAILED, TT__NEWS_ABORTED } tt__n
 void tt__news_send(tt__messages *messages, uint32_t group, const int *ranks, int count, tt__news news, tt_status status,
                    uint32_t seq, const char *text);
 
-/* Has such a rank left, failed or aborted the group? True, with the rest filled in from its announcement. */
+/* Has a rank behind a TCP link left, failed or aborted the group? If true, the rest is filled in from its
+ * announcement. */
 bool tt__news_of(tt__messages *messages, int rank, uint32_t group, tt__news *news, tt_status *status, uint32_t *seq,
                  char *text, size_t size);
 

@@ -26,7 +26,7 @@ typedef struct tt__arrival {
     unsigned char data[];
 } tt__arrival;
 
-/* The readiness of a receiver for a message that was not posted here yet. */
+/* A peer's "ready" for a message that was not posted here yet. */
 typedef struct tt__readiness {
     struct tt__readiness *next;
     tt__key key;
@@ -90,7 +90,7 @@ tt_status tt__poller_watch(tt__messages *messages, int fd);
 /* Watch a TCP link for bytes to read, and, if wanted, for room to write. Does nothing for rings. */
 void tt__poller_watch_writes(tt__link *link, bool wanted);
 
-/* Wake the sleepers; take the wake-up back once it was seen. */
+/* Wake the sleepers; clear the wake-up once it was seen. */
 void tt__poller_wake(tt__messages *messages);
 void tt__poller_woken(tt__messages *messages);
 
@@ -184,14 +184,13 @@ void tt__on_question(tt__link *link);
 /* Handle the answer in link->frame, whose text is in link->control. */
 void tt__on_answer(tt__link *link, size_t bytes);
 
-/* Return memory for a packet of `bytes` that is about to come; NULL: it is dropped. And pass on a packet that has
- * come. */
+/* Return memory for a packet of `bytes` that is about to come; NULL: it is dropped. Pass on a packet that has come. */
 void *tt__packet_room(tt__link *link, size_t bytes);
 void tt__packet_has_come(tt__link *link);
 
 /* ---- incoming.c */
 
-/* Read what has come and act on it. Returns whether anything has. */
+/* Read what has come and act on it. Returns whether anything has come. */
 bool tt__link_read(tt__link *link);
 
 /* ---- progress.c */
@@ -203,7 +202,7 @@ bool tt__serve_rings(tt__messages *messages);
 /* Wait until `condition` is signalled, at most `ms`; releases the lock meanwhile. */
 void tt__wait_for_change(tt__messages *messages, pthread_cond_t *condition, int64_t ms);
 
-/* Wake other callers that sleep, as something was completed; `sleepers` of them in any case. */
+/* Wake callers that sleep, as something was completed. `sleepers`: how many surely sleep. */
 void tt__wake_waiters(tt__messages *messages, int sleepers);
 
 /* ---- thread.c */

@@ -68,7 +68,7 @@ static void wait_for_end(const tt__link *link, int64_t deadline_ms) {
     }
 }
 
-/* Say goodbye to all peers, and wait until it and what was sent before has reached them. */
+/* Say goodbye to all peers, and wait until they have the goodbye and all that was sent before. */
 static void say_goodbye(tt__messages *messages) {
     int64_t deadline_ms = tt__deadline_ms(LEAVE_MS);
     for (tt__link *link = messages->active; link; link = link->next) {

@@ -40,7 +40,7 @@ static void announce_send(tt__link *link, tt__message *message) {
     tt__send_frame(link, &frame, NULL, 0);
 }
 
-/* Take the readiness for this message, or for another step of what should be the same collective. */
+/* Take the peer's "ready" for this message, or one for the same collective that has another word. */
 static bool take_ready(tt__link *link, const tt__message *message, tt__readiness *found) {
     if (!message->key.seq && !tt__is_large(message))
         return false; /* a ready is never for a small send */

@@ -12,7 +12,7 @@
 #include <sys/epoll.h>
 
 enum {
-    LOOK_AT_EACH = 2, /* up to so many TCP links are read without asking epoll which */
+    LOOK_AT_EACH = 2, /* up to this many TCP links are all read, without asking epoll */
     EVENTS = 64,
     WATCHED_MS = 1, /* between looks at what is watched beside the links */
     SOON_MS = 1,    /* waiting longer than this while bytes are there would leave the link idle */
@@ -96,7 +96,7 @@ bool tt__messages_progress(tt__messages *messages) {
     }
     any |= serve_tcp(messages);
     if (messages->has_thread && messages->now_ms >= messages->beat_due_ms)
-        tt__beats_send(messages, messages->now_ms); /* while bytes keep coming the thread may long not get the lock */
+        tt__beats_send(messages, messages->now_ms); /* while bytes keep coming, the thread may wait long for the lock */
     if (messages->completed != completed)
         tt__wake_waiters(messages, 0);
     return any;

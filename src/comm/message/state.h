@@ -67,7 +67,7 @@ enum {
     TT__FRAME_MAGIC = 0x5474,
     TT__CHUNK = 256 << 10,  /* data of one DATA frame at most, so that large messages take turns */
     TT__CONTROL_MAX = 1024, /* payload of the other frames at most */
-    TT__EAGER_COST = 64,    /* of an eager message in the window, beside its bytes, so that small ones count, too */
+    TT__EAGER_COST = 64,    /* of an eager message in the window, beside its bytes, so that small ones also count */
     TT__KEPT_MAX = 1 << 20  /* announcements, or readies, that are kept for one peer */
 };
 
@@ -121,7 +121,7 @@ struct tt__link {
     tt__messages *messages;
     tt__link *next; /* in messages->active */
     int peer;
-    int *count; /* of links of this kind, counted down when it is closed; NULL: not counted */
+    int *count; /* the counter of links of this kind, decremented when this one is closed; or NULL */
     bool tcp;
     bool ended;       /* with `status` and `why` */
     bool broken;      /* nothing can be written; what the peer sent before is still read */
@@ -136,7 +136,7 @@ struct tt__link {
     size_t out_at;
     tt__message_list announced, sending;
     tt__message *chunk;     /* NULL: none prepared */
-    tt__frame chunk_header; /* written: chunk_sent of header and data */
+    tt__frame chunk_header; /* of header and data, chunk_sent bytes are written */
     size_t chunk_sent, chunk_bytes;
     struct tt__readiness *readies, **readies_end;
     uint32_t ready_count;
@@ -148,9 +148,9 @@ struct tt__link {
     size_t in_at, in_end, in_room;
     bool in_payload;
     bool drained;    /* the last read brought less than it could */
-    tt__frame frame; /* the frame that comes */
+    tt__frame frame; /* the frame that is being received */
     unsigned char *into;
-    size_t left_bytes;           /* of its payload */
+    size_t left_bytes;           /* of its payload, not yet received */
     tt__message *receiving;      /* of DATA and EAGER: the receive; NULL: there is none */
     struct tt__arrival *keeping; /* of EAGER: kept, since there is no receive */
     void *packet;                /* of PACKET: where it is received; NULL: it is dropped */
@@ -198,28 +198,28 @@ struct tt__messages {
     /* Groups that have ended here, plus 1, by hash; a later one may overwrite an earlier one. Messages for a group that
      * was overwritten are kept as if the group were still to come. */
     uint32_t ended_groups[TT__ENDED_GROUPS];
-    tt__ring_board *board; /* this rank's, and its number on the host; NULL: not asked for yet */
+    tt__ring_board *board; /* this rank's; `number` is its number on the host; NULL: not asked for yet */
     int number;
 
     /* Between threads. */
     int epoll, wakeup;                 /* wakeup: an eventfd in epoll's set. -1: there are no TCP links */
     bool (*serve_watched)(void *user); /* of tt__messages_watch(); NULL: nothing is watched */
     void *watched_user;
-    int64_t watched_ms; /* when epoll, which includes it, was last asked */
+    int64_t watched_ms; /* when epoll, which also watches that descriptor, was last asked */
     int listener;
     struct tt__attempt *unfinished;     /* of a failed joining; closed with the engine, after the reason was reported */
     uint8_t nonce[TT__JOB_SIZE];        /* in this rank's address token: a peer that knows it has read the store */
     char addresses[TT__ADDRESSES_SIZE]; /* that token */
     tt__tls *tls;
     bool one_host; /* all ranks are on this machine */
-    bool seals;    /* its connections */
+    bool seals;    /* its connections are sealed */
     pthread_t thread;
     bool has_thread, stop;
-    bool thread_polls, polling; /* in epoll_wait: the engine's thread; a caller */
+    bool thread_polls, polling; /* the engine's thread is in epoll_wait(); a caller is */
     bool thread_acts;           /* the thread advances works, so reads of the links now are not a caller's */
     int callers;                /* threads in tt__messages_wait() */
-    int64_t stand_back_ms;      /* so long after polled_ms the thread leaves the links to callers; */
-    int64_t stands_until_ms;    /* it sleeps until then, 0: it does not */
+    int64_t stand_back_ms;      /* for how long after polled_ms the thread leaves the links to callers */
+    int64_t stands_until_ms;    /* until when the thread therefore sleeps; 0: it does not */
     int64_t polled_ms, now_ms, beat_due_ms, checked_ms;
     int64_t census_due_ms;          /* when to look whether the program's threads have ended */
     int64_t waits_ms, announced_ms; /* since when this rank waits; when that was last announced to the others; 0: not */

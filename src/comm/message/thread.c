@@ -1,5 +1,5 @@
-/* The engine's own thread. It leaves the links to a caller that waits, and also for a moment after a caller has read
- * them, since the next call is likely to come soon; a shorter moment, or none, if the caller left something under way
+/* The engine's own thread. It leaves the links to a caller that waits, and for a moment after a caller has read them,
+ * since the next call is likely to come soon. The moment is shorter, or none, if the caller left something under way
  * (tt__messages_leave(), tt__messages_leave_soon()). */
 #include "base/error.h"
 #include "base/machine/clock.h"
@@ -42,9 +42,9 @@ static int64_t thread_advance(tt__messages *messages) {
     return again_ms;
 }
 
-/* Look, as often as beats are sent, whether the program's threads have ended, its main thread by pthread_exit(). Then
- * nobody will make a call any more, and this thread alone keeps the process alive and beating: the links end without a
- * goodbye, as they do when a process ends. */
+/* As often as beats are sent, check whether all threads of the program have ended, the main thread by pthread_exit().
+ * Then nobody will make a call any more, and only this thread keeps the process alive and beating. So it ends the links
+ * without a goodbye, as they end when a process dies. */
 static bool ends_with_program(tt__messages *messages, int64_t now) {
     if (now < messages->census_due_ms)
         return false;

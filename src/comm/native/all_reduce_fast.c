@@ -1,13 +1,12 @@
-/* all_reduce without a work: a synchronous call on a group that shares memory, whose ranks have a CPU each and no
- * works, is published, reduced and done in one function, made of the same inline pieces as the driver's way
- * (shared/arrival.h, recorder.h) and of the same reductions (shared_algorithms.h), so a peer can't tell.
- * When something has to be waited for longer than a moment, or differs, the call goes on as an ordinary work from
- * where it is.
+/* all_reduce without a work: one function publishes, reduces and ends a synchronous call on a group that shares memory,
+ * has no works, and whose ranks have a CPU each. It is made of the same inline pieces (shared/arrival.h, recorder.h)
+ * and reductions (shared_algorithms.h) as the driver's way, so peers see no difference. If it has to wait for longer
+ * than a moment, or finds that ranks differ, the call goes on from there as an ordinary work.
  *
  * Every small all_reduce pays for what is done here. So the clock is read for the record alone, nothing is locked or
- * fenced, the record is written while the peers' words are on their way, and all is one function once it is compiled,
- * which keeps the call in registers: only the rare ways out of it get a copy. What the calls from one line of the
- * program have in common was worked out at the first of them. */
+ * fenced, and the record is written while the peers' words are on their way. The compiler makes one function of it,
+ * which keeps the call in registers: only the rare exits get a copy. What the calls from one line of the program have
+ * in common is computed at the first of them. */
 #include "comm/native/native.h"
 
 #include "base/dtype.h"
@@ -18,8 +17,8 @@
 #include "comm/shared/doorbell.h"
 
 enum {
-    LOOKS = 200,           /* a moment */
-    CLOCK_BYTES = 32 << 10 /* up to so many a call is too short for a look at the clock when it ends */
+    LOOKS = 200,           /* looks at peers that make a moment */
+    CLOCK_BYTES = 32 << 10 /* calls of up to this size are too short to read the clock at their end */
 };
 
 static const uint64_t MOST_COUNT = UINT64_C(1) << 40;
@@ -33,7 +32,7 @@ static bool is_plain_reduction(tt_dtype dtype, tt_reduce_op op) {
 /* A call between its publication and its end. */
 typedef struct fast_call {
     tt_group *group;
-    tt__area *own, *other; /* other: of two ranks, so that a look at it is one load; else NULL */
+    tt__area *own, *other; /* other: in groups of two ranks, so that a look at it is one load; else NULL */
     const tt_all_reduce_args *args;
     const tt__fast_site *site;
     size_t bytes;
@@ -94,7 +93,7 @@ static inline void record_call(fast_call *c) {
 
 /* ---- waiting for a moment */
 
-/* All ranks come, with the same call and the same kind of buffer. */
+/* Have all ranks come within a moment, with the same call and kind of buffer? */
 static inline bool all_agree(const fast_call *c) {
     tt__wait arrival = {TT__ARRIVAL, (uint32_t)c->word, 0, c->group->size};
     if (c->other)

@@ -87,7 +87,7 @@ static tt__allocation **allocation_find(tt_group *group, const void *ptr) {
 }
 
 /* Free in step with the other ranks, after an error of this one. If the others make other calls, this rank has left,
- * and the launcher learns why even if the program does not report it. */
+ * and the launcher learns why even if the program does not say so. */
 static tt_status free_after_failure(tt_group *group, const tt_call *call) {
     char message[TT__ERROR_TEXT_SIZE + 64];
     tt_status own;
@@ -146,8 +146,8 @@ static tt_status memory_take(tt__world *world, size_t pages, tt__extent **out) {
     return status;
 }
 
-/* May a peer still touch memory that ended calls used? So after a failure, or while a group destroyed here has members
- * elsewhere. The lock is held. */
+/* May a peer still touch memory that ended calls used? Yes after a failure, and while a group destroyed here has
+ * members elsewhere. The lock is held. */
 static bool peers_may_touch(const tt__world *world) {
     for (const tt_group *group = world->groups; group; group = group->native->next_group)
         if (atomic_load(&group->ended))

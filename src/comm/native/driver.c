@@ -64,7 +64,7 @@ static tt_status begin_running(tt_work *work) {
     return TT_OK;
 }
 
-/* Agree on a work of which all ranks have published the call. */
+/* Agree on a work whose call all ranks have published. */
 static tt_status work_agree(tt_work *work) {
     tt__wake_peers(work->group); /* wake peers first: what follows may be a long reduction */
     if (!tt__agree(work))

@@ -215,8 +215,8 @@ void tt__world_end(tt__world *world) {
 
 /* ---- memory */
 
-/* Have all peers left the group, so that none reads its memory any more? One may still be about to enter it; a late one
- * may still write a failed group's. */
+/* Have all peers left the group, so that none reads its memory any more? A peer may still be about to enter it; into a
+ * failed group a late peer may still write. */
 static bool group_is_over(const tt_group *group) {
     if (group->failed)
         return false;

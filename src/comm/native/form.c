@@ -1,6 +1,8 @@
-/* Making native groups: an area is announced to the other ranks, and becomes a group that can be used. Inner groups of
- * a group over several hosts:    local   the ranks of this host, which share memory   cross   the ranks that have this
- * rank's number on their hosts, one of each host; only if all hosts have as many ranks */
+/* Making native groups: an area is announced to the other ranks, and becomes a group that can be used.
+ *
+ * A group over several hosts has inner groups:
+ *   local   the ranks of this host, which share memory
+ *   cross   the ranks with this rank's number on their hosts; only if all hosts have equally many ranks */
 #include "base/error.h"
 #include "comm/collective/choose.h"
 #include "comm/native/native.h"
@@ -9,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Inner groups have the id of their group, marked; names leave these two bits free. */
+/* An inner group has the id of its group with one of these bits set, which other ids leave free. */
 static const uint32_t LOCAL_BIT = UINT32_C(1) << 30, CROSS_BIT = UINT32_C(1) << 31;
 
 static int host_of(const tt_group *group, int r) { return group->native->world->peers[group->ranks[r]].host; }
@@ -42,8 +44,8 @@ static int ranks_a_host(const tt_group *group, int *most) {
     return alike ? each : 0;
 }
 
-/* Describe the summation tree. left[i]: where the left side begins of the join whose right side begins with leaf i.
- * Leaves are `stride` apart, from `first` on. */
+/* Describe the summation tree. left[i]: the first leaf on the left side of the join whose right side begins with leaf
+ * i. Leaves are `stride` apart, from `first` on. */
 static void describe_tree(int n, int first, int stride, int *left) {
     int p = 1, starts[TT__MAX_RANKS];
     while (2 * p <= n)

@@ -54,8 +54,8 @@ tt_status tt__exchange(tt_group *group, const tt_call *call, const void *mine, s
 /* Wait for what the work, which runs alone, waits for. On an error the group has failed. */
 tt_status tt__wait_alone(tt_work *work);
 
-/* Wait until the work, which is queued, is done, or, to TT__LOOK_MS, until `until_ms`. The lock is held, and released
- * while waiting. */
+/* Wait until the queued work is done, or until `until_ms`, exact to TT__LOOK_MS. The lock is held, and released while
+ * waiting. */
 void tt__wait_done(tt_work *work, int64_t until_ms);
 
 /* Check the peers and the deadline of a queued work that is polled, not waited for. To be called regularly, and when
@@ -100,9 +100,9 @@ void tt__native_abort(tt_group *group, const char *reason);
 
 /* ---- form.c */
 
-/* Make a group with room for `room` ranks and an area, which is to be announced to the others. Then begin it, with its
- * id, its ranks (of the job) and the offsets of their areas (each in its own memory); or discard it. NULL: no
- * memory. */
+/* prepare: make a group with room for `room` ranks and an area, which is to be announced to the others; NULL: no
+ * memory. Then begin it, with its id, its ranks (of the job) and the offsets of their areas (each in its own memory);
+ * or discard it. */
 tt_group *tt__native_prepare(tt__world *world, int room, int64_t timeout_ms);
 void tt__native_begin(tt_group *group, uint32_t id, const int *ranks, int size, const uint64_t *offsets);
 void tt__native_discard(tt_group *group);

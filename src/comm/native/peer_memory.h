@@ -1,5 +1,5 @@
-/* Memory that the ranks of a group on one host reach in each other: descriptors that they hand each other, of memory
- * that isn't the host's (peer_memory.c), and symmetric memory that one rank takes alone (alloc.c). */
+/* Memory of other ranks of a group on one host: descriptors of device memory, which ranks hand each other
+ * (peer_memory.c), and symmetric memory that one rank takes alone (alloc.c). */
 #ifndef TT_COMM_NATIVE_PEER_MEMORY_H
 #define TT_COMM_NATIVE_PEER_MEMORY_H
 
@@ -13,14 +13,14 @@ TT_BEGIN_DECLS
 
 enum { TT__TRADE_RANKS = 16 }; /* the most that trade */
 
-/* Can this group's ranks trade: a native group, not forked, of 2 to TT__TRADE_RANKS ranks that share memory? Only of
- * this rank's own view. */
+/* Can this group's ranks trade: a native group, not forked, of 2 to TT__TRADE_RANKS ranks that share memory? As far as
+ * this rank can tell. */
 TT__EXPORT bool tt__group_can_trade(const tt_group *group);
 
-/* Give every other rank the descriptor `own`, which stays the caller's (-1: none), and receive each one's in theirs
- * (size), the caller's to close; -1: that rank had none, and this rank's place. Collective; the group can trade on all
- * ranks. TT_ERR_UNSUPPORTED, on all ranks: the kernel, or a rank's sandbox, refuses it; the group goes on. Any other
- * error ends the group. `who` is named in errors. */
+/* Give every other rank the descriptor `own` (-1: none), which stays the caller's. theirs (size) := each rank's
+ * descriptor, the caller's to close; -1 for this rank, and for ranks that had none. Collective; tt__group_can_trade()
+ * is true on all ranks. TT_ERR_UNSUPPORTED, on all ranks: the kernel, or a rank's sandbox, refuses it; the group goes
+ * on. Any other error ends the group. `who` is named in errors. */
 TT__EXPORT tt_status tt__group_trade(tt_group *group, int own, int *theirs, const char *who);
 
 /* Where `ptr`, which tt_group_alloc() gave, lies in this rank's memory: for tt__peer_memory() on other ranks. -1: no

@@ -74,7 +74,7 @@ static tt_status check_all(tt_group *group, const tt_call *call, const entry *al
 
 /* Arrays of a split, in one allocation: the caller's stack may be small. */
 typedef struct split_room {
-    entry *all;        /* (the group's size), as are the other three: */
+    entry *all;        /* (the group's size), like the other arrays */
     uint64_t *offsets; /* of the new group's ranks */
     int *members, *ranks;
 } split_room;

@@ -34,7 +34,7 @@ static tt_status run_to_end(tt_work *work) {
     return status;
 }
 
-/* Run the call that is alone in the group, from what it waits for on. */
+/* Run a call that is alone in the group to its end, beginning with what it waits for. */
 static tt_status run_on(tt_work *work) {
     atomic_store_explicit(&work->group->alone, true, memory_order_relaxed);
     tt_status status = run_to_end(work);

@@ -1,6 +1,6 @@
-/* Waiting for peers: first a busy wait, if the ranks have a CPU each; then yielding the CPU; then sleep on the own
- * doorbell (shared/doorbell.h). A sleeper checks every now and then that the ranks it waits for are alive, and in
- * between advances the process's other works: ranks that wait for those may be the ones it waits for. */
+/* Waiting for peers: first a busy wait, if the ranks have a CPU each; then yielding the CPU; then sleep on this
+ * process's doorbell (shared/doorbell.h). A sleeper checks every now and then that the ranks it waits for are alive,
+ * and in between advances the process's other works: ranks that wait for those may be the ones it waits for. */
 #include "comm/native/native.h"
 
 #include "base/error.h"
@@ -13,7 +13,7 @@
 
 /* Sleep is announced long before it begins: see shared/doorbell.h. */
 static const int64_t SPIN_NS = 20000, ANNOUNCE_NS = 500000, YIELD_NS = 1000000;
-enum { LOOKS_PER_CLOCK = 40 }; /* so many that reading the clock costs nothing in comparison */
+enum { LOOKS_PER_CLOCK = 40 }; /* enough that reading the clock costs little in comparison */
 
 /* ---- what all waits share */
 

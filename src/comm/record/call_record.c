@@ -82,7 +82,8 @@ tt__record_slot *tt__record_call(tt_group *group, const tt_call *call, uint32_t 
 
 /* ---- texts */
 
-/* Write the call's text, with the values in which its lists may differ; a free's with the error that led to it. */
+/* Write the call's text with the values of its lists, in which ranks may differ; after a free, the error that led to
+ * it. */
 static void whole_text(const tt__control *control, const tt__call_record *record, char *text, size_t size) {
     char lists[192];
     tt__record_text(&control->recorder, record, text, size);

@@ -21,7 +21,8 @@ static inline tt__record_slot *tt__record_begin_call(const tt_group *group, cons
 /* Write a record of the call, with its lists. */
 tt__record_slot *tt__record_call(tt_group *group, const tt_call *call, uint32_t seq, int flags);
 
-/* "all_reduce(f32 x 512, sum) at train.c:88": call `seq` as rank r published it; this process's own work. */
+/* Write "all_reduce(f32 x 512, sum) at train.c:88": of call `seq` as rank r published it; of this process's own
+ * work. */
 void tt__call_text(const tt_group *group, int r, uint32_t seq, char *text, size_t size);
 void tt__work_text(const tt_work *work, char *text, size_t size);
 

@@ -25,7 +25,7 @@ static struct {
     _Atomic int owner;  /* the process that caught the signals; a forked child is another */
     int wait_ms;        /* how long a thread that crashes waits for it */
     int launcher;       /* its pid; 0: not known */
-    _Atomic int thread; /* that crashed first */
+    _Atomic int thread; /* the one that crashed first */
 } crash = {.socket = -1};
 
 /* A stack for the handler in the thread that joins the job, most often the main thread: its own stack may be used

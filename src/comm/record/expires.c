@@ -22,7 +22,7 @@ static struct {
     pthread_mutex_t lock;
     tt__timers *shown; /* NULL: not handed over */
     int socket;        /* to the launcher, as long as this process lives */
-    int uses;          /* so far; part of a timer's number, so that one is ended once */
+    int uses;          /* so far; part of a timer's number, so that each timer is ended only once */
     int numbers[TT__TIMERS];
     bool alone; /* no launcher watches */
 } timers = {.lock = PTHREAD_MUTEX_INITIALIZER, .socket = -1};

@@ -59,8 +59,8 @@ typedef struct tt__call_record {
 } tt__call_record;
 
 /* A record's place in the ring, (number - 1) % TT__RECORDS; a cache line. Its owner writes; `state` last, with release.
- * A reader takes it if `state` is not NONE, `number` is the same before and after, and `check` is right: a thread that
- * stood still while it wrote, and others once around the ring, may write on into a later record. */
+ * A reader takes it if `state` is not NONE, `number` is the same before and after, and `check` is right. `check` finds
+ * records of two writers: a thread may stand still while others go around the ring, and then write on. */
 typedef struct tt__record_slot {
     _Alignas(64) _Atomic uint32_t number;
     _Atomic uint32_t seq, call, group, kind; /* kind: op, dtype, reduce_op, flags, a byte each */
@@ -80,7 +80,7 @@ enum { TT__RECORD_SYMMETRIC = 1, TT__RECORD_ASYNC = 2, TT__RECORD_CHILD = 4 /* p
  * group. Only the latest calls have one. */
 typedef struct tt__record_list {
     uint32_t number;   /* of the record */
-    uint32_t first, n; /* values of the first list; of both */
+    uint32_t first, n; /* number of values in the first list; in both */
     uint64_t total;    /* of all, also of those that are not kept */
     uint64_t values[TT__LISTED];
 } tt__record_list;
@@ -210,8 +210,8 @@ typedef struct tt__recorder {
     _Alignas(128) tt__record_slot records[TT__RECORDS];
     tt__list_slot lists[TT__LISTS];
     tt__device_slot devices[TT__RECORDS];
-    _Alignas(128) uint32_t rpc_calls; /* the last number that was given out, the owner's */
-    uint32_t rpc_open;                /* records in the ring of calls that are not done, the owner's */
+    _Alignas(128) uint32_t rpc_calls; /* the last number given out; the owner's alone */
+    uint32_t rpc_open;                /* records in the ring of calls that are not done; the owner's alone */
     tt__rpc_slot rpc_records[TT__RPC_RECORDS];
     _Alignas(128) tt__rpc_shown rpc;
     char rpc_functions[TT__RPC_FUNCTIONS][TT__RPC_FUNCTION_SIZE];
@@ -425,7 +425,7 @@ void tt__recorder_name_group(tt__recorder *recorder, uint32_t id, const int *ran
 /* Publish which thread makes the group's calls: tt__thread_mark(), or 0 for any. One thread at a time. */
 void tt__recorder_note_user(tt__recorder *recorder, uint32_t id, uint32_t user);
 
-/* Write the progress of training here, from what was reported so far until tt__progress_detach(). */
+/* Write the progress of training into this recorder, and what was reported before, until tt__progress_detach(). */
 void tt__progress_attach(tt__recorder *recorder);
 void tt__progress_detach(const tt__recorder *recorder);
 
@@ -449,7 +449,8 @@ static inline tt__rpc_slot *tt__rpc_record_next(tt__recorder *recorder, uint32_t
     }
 }
 
-/* Begin the record of a call to a worker; returns its number, which is not 0. One thread at a time, as in the next. */
+/* Begin the record of a call to a worker; returns its number, which is not 0. One thread at a time, also in the next
+ * function. */
 static inline uint32_t tt__rpc_record_begin(tt__recorder *recorder, uint8_t function, int to, uint64_t bytes) {
     uint32_t number;
     tt__rpc_slot *slot = tt__rpc_record_next(recorder, &number);
@@ -495,7 +496,7 @@ bool tt__recorder_copy(tt__recorder *copy, const tt__recorder *theirs);
 /* Copy record `number`; false if it is not there any more, or not yet. */
 bool tt__record_read(const tt__recorder *recorder, uint32_t number, tt__call_record *copy);
 
-/* Put such a copy, or that of lists, into another recorder, which nobody else uses. */
+/* Put such a copy, or a copy of lists, into another recorder, which nobody else uses. */
 void tt__record_put(tt__recorder *recorder, const tt__call_record *record);
 void tt__record_put_list(tt__recorder *recorder, const tt__record_list *list);
 

@@ -153,9 +153,9 @@ static bool is_running_here(const tt__card *card) {
     return !strcmp(own.host_id, card->host_id) && !strcmp(own.pid_space, card->pid_space) && state && state != 'Z';
 }
 
-/* Was this rank started twice? So if the process that joined under its number before, through this store, still runs on
- * this host, and is no ancestor of this one. This rank would wait for the others alone, as each joining has a prefix of
- * its own (comm/init.c). */
+/* Was this rank started twice? Yes, if the process that joined before under the same number and through this store
+ * still runs on this host, and is no ancestor of this one. As each joining has a prefix of its own (comm/init.c), this
+ * rank would wait for the others in vain. */
 static tt_status check_twin(const tt__rendezvous *at, const tt__secret *secret) {
     int rank = at->rank;
     char key[160];

@@ -63,7 +63,7 @@ static tt_status host_from_env(const tt__environment *environment, const tt__lau
     return TT_OK;
 }
 
-/* The folder of this user alone that a login has, or NULL. */
+/* Return the runtime folder of a login, which is this user's alone, or NULL. */
 static const char *own_runtime_folder(const tt__environment *environment) {
     const char *folder = tt__environment_value(environment, "XDG_RUNTIME_DIR");
     struct stat info;

@@ -1,5 +1,4 @@
-/* What a process finds out about its start, by a table of functions, so that tests can put recorded environments in its
- * place. */
+/* A process's environment as a table of functions, which tests replace by recorded environments. */
 #include "comm/rendezvous/launchers.h"
 
 #include <stdlib.h>

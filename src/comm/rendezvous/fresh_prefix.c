@@ -1,6 +1,6 @@
-/* Torchrun's agents serve one store through all attempts of a job, and TORCHELASTIC_RESTART_COUNT is each agent's own:
- * it counts the failures of that agent's workers, while those of other nodes are started again without being counted.
- * So neither tells ranks of this attempt from what the last one left. PyTorch's own groups write the same keys again in
+/* A prefix of keys for each attempt under torchrun. Its agents serve one store through all attempts of a job, and
+ * TORCHELASTIC_RESTART_COUNT counts only failures of one agent's workers, though workers of all nodes start again. So
+ * neither tells ranks of this attempt from what the last one left. PyTorch's own groups write the same keys again in
  * each attempt and may read old ones; older versions put the count into the prefix. Here rank 0 draws a number for each
  * meeting:
  *

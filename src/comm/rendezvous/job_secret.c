@@ -2,8 +2,8 @@
  * MUNGE, and its store hands the credential to the others (net/secure/munge.h).
  *
  * The credential can be opened by processes of this user alone, on hosts with the cluster's key, for as long as munged
- * lets it live; it names the job and its step. Who listens at the place first, or replays an older credential, does not
- * know the secret, and fails in the handshake that follows. */
+ * lets it live; it names the job and its step. A stranger that listens at the place first, or replays an older
+ * credential, does not know the secret, and fails in the handshake that follows. */
 #include "comm/rendezvous/rendezvous.h"
 
 #include "base/error.h"

@@ -17,7 +17,7 @@
 enum {
     FIRST_MS = 200,
     LONGEST_MS = 1600,
-    MOMENT_MS = 250, /* in which a launcher learns of an end and notes it */
+    MOMENT_MS = 250, /* a launcher learns of an end, and notes it, within this time */
     AGAIN_MS = 20
 };
 

@@ -36,7 +36,7 @@ static const launcher_row rows[] = {
      .may_be_slurm = true},
 };
 
-/* A PMIx server's processes know their rank, and nothing else by a variable. */
+/* By variables the processes of a PMIx server know their rank, and nothing else. */
 static const launcher_row pmix_row = {.name = "a PMIx server",
                                       .rank = "PMIX_RANK",
                                       .size = "WORLD_SIZE",

@@ -10,13 +10,13 @@ typedef struct tt__environment {
     long (*maker_of)(const struct tt__environment *environment, const char *fd);
 } tt__environment;
 
-/* This process's. */
+/* The environment of this process. */
 extern const tt__environment tt__own_environment;
 
 typedef struct tt__launched {
     const char *name;                  /* "srun"; NULL: none is recognised */
     const char *rank_name, *size_name; /* the variables that say who this process is */
-    bool is_torchrun;                  /* by RANK and WORLD_SIZE, whoever set them */
+    bool is_torchrun;                  /* known by RANK and WORLD_SIZE, whoever set them */
     bool is_srun;                      /* so MUNGE is probably available */
     int rank, world;
     int local_rank, local_world; /* on this host; -1 and 0: not told */
@@ -25,9 +25,9 @@ typedef struct tt__launched {
     int port;            /* 0: not told. Other jobs probably get other ports */
     char job[96];        /* names this job and no other on this host, whoever its ranks' parents are; "": not told */
     const char *whence;  /* where host and port come from; NULL: not told */
-    char saw[240];       /* if none is recognised: what looked like a launcher; "" */
-    const char *to_do;   /* and what the user can do then; or NULL */
-    bool wanted_several; /* and that looked like more than one process */
+    char saw[240];       /* if no launcher is recognised: what looked like one; or "" */
+    const char *to_do;   /* if `saw`: what the user can do; or NULL */
+    bool wanted_several; /* if `saw`: it looked as if it starts several processes */
 } tt__launched;
 
 /* Find out which launcher started this process. TT_OK also if there is none. TT_ERR_INVALID: a variable that counts

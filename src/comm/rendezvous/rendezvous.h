@@ -20,7 +20,7 @@ typedef struct tt__meeting {
     char path[1024];    /* the store is this file; empty: it is served at host and port */
     bool needs_secret;  /* the launcher says that there are several hosts, and rank 0 serves the store */
     char secret_of[96]; /* srun's name of the job and its step, whose secret MUNGE can bring; "": it can't */
-    const char *whence; /* how the place was found, where nobody named it; or NULL */
+    const char *whence; /* how the place was found, if nobody named it; or NULL */
 } tt__meeting;
 
 /* Read the environment: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, then the variables of launchers (launchers.h).
@@ -69,7 +69,7 @@ typedef struct tt__card {
 /* Fill in this process's card, without socket and nonce. `algorithms` may be NULL. */
 tt_status tt__card_make(tt__card *card, int world, const char *transport, const char *algorithms);
 
-/* Where a launcher notes how ranks end: its store, connected to when that is first looked at. */
+/* The store in which a launcher notes how ranks end. It is connected to when a note is first looked for. */
 typedef struct tt__notes {
     tt_store *store;
     bool is_tried;
@@ -81,7 +81,7 @@ typedef struct tt__rendezvous {
     const char *prefix; /* of the keys */
     int rank, world;
     int64_t deadline_ms;
-    int64_t heartbeat_ms; /* in which a stopped rank is named, if the job's launcher sees it */
+    int64_t heartbeat_ms; /* a stopped rank is named within this time, if the job's launcher sees it */
     tt__notes *notes;     /* NULL: in `store` */
 } tt__rendezvous;
 
@@ -99,7 +99,7 @@ tt_status tt__texts_exchange_asking(const tt__rendezvous *rendezvous, const char
 /* End the others' waiting for this rank's text, which will not come. */
 void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, int world);
 
-/* Write this rank's card, read all (cards[0..world-1], the own included). TT_ERR_MISMATCH: world sizes differ. */
+/* Write this rank's card, read all (cards[0..world-1], its own included). TT_ERR_MISMATCH: world sizes differ. */
 tt_status tt__cards_exchange(const tt__rendezvous *rendezvous, tt__card *cards);
 
 /* Write a text made of all cards' nonces: only ranks of this meeting have it, if none has read an old card. A signature
@@ -127,13 +127,13 @@ typedef struct tt__member {
     char prefix[96];             /* of the keys */
     const char *transport;       /* the option of tt_init_process_group(); never NULL */
     const char *algorithms;      /* the option, or NULL */
-    tt__agent_store agent_store; /* whose ranks these are */
+    tt__agent_store agent_store; /* of the launcher that started these ranks */
 } tt__member;
 
 /* ---- fresh_prefix.c: a prefix of keys that no earlier attempt of a job has used, in a store that outlives attempts */
 
 /* May the store hold what ranks of an earlier attempt left, without this rank's environment saying which attempt this
- * is? So it is under torchrun, whose agents keep their store and count restarts each for itself. */
+ * is? Yes under torchrun, whose agents keep their store, and each count restarts for themselves. */
 bool tt__needs_fresh_prefix(void);
 
 /* Agree with the other ranks on a prefix, which rank 0 draws. Blocks until all ranks are here. member->prefix is set.

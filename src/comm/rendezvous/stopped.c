@@ -45,7 +45,7 @@ static void stopped_note_rank(tt__stopped *stopped, const tt__job_rank *told) {
         return;
     tt__stopped_rank *rank = &stopped->ranks[told->rank];
     unsigned char is_stopped;
-    memcpy(&is_stopped, &told->stopped, 1); /* of another process: any byte */
+    memcpy(&is_stopped, &told->stopped, 1); /* another process wrote it: it may be any byte */
     rank->pid = told->node == stopped->node ? (pid_t)told->pid : 0;
     rank->now = is_stopped && (!rank->pid || tt__proc_state(rank->pid) == 'T');
     rank->has_run = told->activity != rank->activity;

@@ -1,5 +1,5 @@
-/* Ranks that a signal stopped before they left a card. Only their launcher knows their processes, so while this rank
- * waits it asks that for the state of all ranks, by the job's socket (net/job/job_socket.h). */
+/* Ranks that a signal stopped before they left a card. Only their launcher knows their processes. So while this rank
+ * waits, it asks the launcher for the state of all ranks, by the job's socket (net/job/job_socket.h). */
 #ifndef TT_COMM_RENDEZVOUS_STOPPED_H
 #define TT_COMM_RENDEZVOUS_STOPPED_H
 

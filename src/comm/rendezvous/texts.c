@@ -18,7 +18,7 @@ typedef struct exchange {
     const tt__rendezvous *given;
     tt_store *store;
     tt__secret secret;
-    const char *life; /* of the store: what is signed counts in this one alone */
+    const char *life; /* of the store: signatures count in this life alone */
     int rank, world;
     int64_t deadline_ms;
     size_t size;
@@ -60,8 +60,9 @@ static tt_status check_missing(const exchange *x, int64_t waited_ms) {
                     x->launched ? "" : "; whether one is stopped by a signal is known only to `tutti run`");
 }
 
-/* Has a rank ended, by its launcher's note? While a text is missing, a rank that has left its own counts, too: it can't
- * have finished what all do together. Otherwise ranks that survive others would wait until their launchers end them. */
+/* Has a rank ended, by its launcher's note? While any text is missing, a rank that has written its own counts, too: no
+ * rank can have finished what all do together. Otherwise ranks that survive others would wait until their launchers end
+ * them. */
 static tt_status check_ended(const exchange *x) {
     for (int r = 0; r < x->world; r++) {
         char how[96];
@@ -185,7 +186,7 @@ static tt_status set_own(const exchange *x) {
     return tt__signed_set(x->store, &x->secret, x->keys[x->rank], x->life, text, strlen(text));
 }
 
-/* Set this rank's own text once more where another stands, also one that it wrote in an earlier job. */
+/* Set this rank's own text again if its key holds another one, even one that this rank wrote in an earlier job. */
 static tt_status keep_own(const exchange *x) {
     char who[24];
     const char *text = x->texts + (size_t)x->rank * x->size;

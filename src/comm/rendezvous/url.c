@@ -46,8 +46,8 @@ static tt_status meeting_ranks(tt__meeting *meeting, const char *url, const char
     return TT_OK;
 }
 
-/* ---- file:///path: ranks that share a file system and no address meet in a file. A rank that finds no other there
- * clears what an earlier job left; the last rank that has joined removes the file. */
+/* ---- file:///path: ranks that share a file system, but have no address, meet in a file. A rank that finds no other
+ * there clears what an earlier job left; the last rank that has joined removes the file. */
 
 #define FILE_FORM "file:///path[?rank=R&world_size=N]"
 

@@ -112,8 +112,8 @@ static inline uint64_t tt__words_differ(const tt_group *group, uint64_t mine) {
     return differ;
 }
 
-/* All ranks have published the work's call: are their calls equal? Sets work->symmetric: whether every rank's buffer
- * is. */
+/* All ranks have published the work's call: are their calls equal? Sets work->symmetric: are all ranks' buffers
+ * symmetric? */
 bool tt__agree(tt_work *work);
 
 /* Does a rank that has arrived at `seq` make another call than this rank? */
@@ -177,8 +177,8 @@ static inline __attribute__((always_inline)) bool tt__spin(const tt_group *group
     return false;
 }
 
-/* The same for one rank whose memory is at hand, so that a look is a single load. Has it arrived with the very word
- * that this rank published? (False also if its word for the call differs.) Has it finished `step`? */
+/* The same for one rank whose memory is at hand, so that a look is a single load. word: has the rank arrived with the
+ * very word that this rank published (false also if its word differs)? step: has it finished `step`? */
 static inline __attribute__((always_inline)) bool tt__spin_word(const tt__slot *slot, uint64_t mine, int looks) {
     for (int i = 0; i < looks; i++) {
         uint64_t word = tt__word_in(slot);

@@ -17,7 +17,7 @@
 /* Wake all sleeping threads of a process. */
 void tt__doorbell_ring(tt__control *control);
 
-/* Sleep until the own doorbell, which stood at `bell`, is rung, or `ms` (below 1000) have passed. */
+/* Sleep until this process's doorbell, which stood at `bell`, is rung, or `ms` (below 1000) have passed. */
 void tt__doorbell_sleep(tt__control *control, uint32_t bell, int64_t ms);
 static inline uint32_t tt__doorbell_count(const tt__control *control) {
     return atomic_load_explicit(&control->doorbell, memory_order_acquire);

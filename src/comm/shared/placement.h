@@ -13,9 +13,9 @@
 const uint8_t *tt__peer_order(tt_group *group, size_t bytes);
 
 /* Count the CPUs that are left to rank `me` if each CPU is divided among the ranks that may use it: at least 1. masks
- * (ranks): the CPUs that each may use, TT__CPU_MASK_WORDS words. quota: CPUs' worth of time that rank `me` may use;
- * what is less than its CPUs is taken for a limit of all ranks together. `strangers`: further ranks, which may use the
- * same CPUs as `me`. */
+ * (ranks): the CPUs that each may use, TT__CPU_MASK_WORDS words. quota: CPUs' worth of time that rank `me` may use; a
+ * quota below the number of its CPUs is taken for a limit of all ranks together. `strangers`: further ranks, which may
+ * use the same CPUs as `me`. */
 int tt__cpu_share_of(const uint64_t *const *masks, int ranks, int me, int strangers, uint32_t quota);
 
 /* Has each rank of this host a CPU to itself, so that busy waiting pays? By the CPUs that all have published. */

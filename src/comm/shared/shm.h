@@ -22,7 +22,7 @@ enum {
     TT__MAX_HOST_RANKS = 64, /* ranks of a host, so of a group in shared memory */
     TT__INLINE_MAX = 4096,   /* bytes that travel with the arrival word, in its slot */
     TT__NEAR_MAX = 32,       /* those that do so in its own cache line */
-    /* all peers' bytes up to which reading copies beats a second synchronisation: in general, and if ranks share
+    /* up to this many bytes of all peers, reading copies beats a second synchronisation: in general; if ranks share
      * CPUs */
     TT__RIDE_MAX = 1024,
     TT__RIDE_MAX_SHARED = 128 << 10,
@@ -98,8 +98,8 @@ typedef struct tt__shm {
 } tt__shm;
 
 /* Make this rank's memory with room for a heap of `heap_bytes`, map it, and write the control page. *fd is the caller's
- * to close; it is sealed against shrinking and growing, so that no peer can make another fault. Where `ulimit -v` or
- * `ulimit -f` allows no more, there is less room; TT_ERR_MEMORY names the limit that leaves too little. */
+ * to close; it is sealed against shrinking and growing, so that no peer can make another's access fault. Where `ulimit
+ * -v` or `ulimit -f` allows no more, there is less room; TT_ERR_MEMORY names the limit that leaves too little. */
 tt_status tt__shm_create(tt__shm *shm, int *fd, int rank, int world, size_t heap_bytes);
 
 /* Map a peer's memory, checking that it is what it should be. The descriptor stays the caller's. */
@@ -114,7 +114,7 @@ tt_status tt__shm_heap_bytes(size_t *bytes);
 /* Has the machine `bytes` free for each of `ranks` ranks? Asked of large allocations only. */
 tt_status tt__shm_check_free(size_t bytes, int ranks);
 
-/* Commit pages of the own memory; the range is whole pages. Fails with TT_ERR_MEMORY rather than let a later access
+/* Commit pages of this rank's memory; the range is whole pages. Fails with TT_ERR_MEMORY rather than let a later access
  * fault. */
 tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes);
 

@@ -1,11 +1,11 @@
 /* Exchange of shared memory between the ranks of a host.
  *
  * Rank r calls every lower rank and is called by every higher one, over sequenced-packet sockets in the abstract name
- * space (no file is left behind). Caller and called send one hello each, with their memory's descriptor attached; the
- * called one's answers the caller's. A hello proves with the receiver's nonce that its sender has read the store; the
- * kernel says which user and process it is. Both sides ask the kernel before they send: the socket behind a name from
- * the store may be anybody's, and a process that gets the descriptor can map the memory. The sockets stay open: when a
- * process ends, its peers read end of file.
+ * space (no file is left behind). The caller sends a hello with its memory's descriptor attached, and the called rank
+ * answers with its own. A hello proves with the receiver's nonce that its sender has read the store; the kernel says
+ * which user and process it is. Both sides ask the kernel before they send: the socket behind a name from the store may
+ * be anybody's, and a process that gets the descriptor can map the memory. The sockets stay open: when a process ends,
+ * its peers read end of file.
  *
  * The kernel lets all processes of an ordinary user together have RLIMIT_NOFILE descriptors on their way, sent and not
  * yet received, and refuses more with ETOOMANYREFS; root is exempt. All pairs of 64 ranks together would be 2016. So a
@@ -43,8 +43,8 @@ typedef struct hello {
 static const char MAGIC[8] = "tutti-1";
 
 enum {
-    MAX_CALLS = 4,     /* that have no answer yet */
-    MAX_CALLERS = 256, /* that have not said hello yet */
+    MAX_CALLS = 4,     /* calls without an answer at a time */
+    MAX_CALLERS = 256, /* callers without a hello at a time */
     HELLO_MS = 1000,   /* for a caller's hello; a rank sends it as soon as it is connected */
     LOOK_MS = 50,      /* between two looks at absent ranks */
     SHORTEST_PAUSE_MS = 1,
@@ -59,13 +59,13 @@ typedef struct exchange {
     int64_t deadline_ms;
     int absent;   /* ranks whose memory is not here yet */
     int next;     /* the lowest rank that may have to be called yet */
-    bool is_busy; /* its queue of callers was full */
+    bool is_busy; /* the queue of callers of rank `next` was full */
     int n_calls;
     int calls[MAX_CALLS]; /* ranks that have been called and have not answered */
     int n_owed;
     int owed[TT__MAX_HOST_RANKS]; /* ranks that are to get this one's hello, in this order */
     int64_t refused_ms;           /* since when the kernel has refused every hello; 0: it has not */
-    int64_t may_be_refused_ms;    /* for how long */
+    int64_t may_be_refused_ms;    /* how long the kernel may refuse */
     int pause_ms;
     int n_callers;
     int callers[MAX_CALLERS]; /* sockets of those that have not said hello, the oldest first */

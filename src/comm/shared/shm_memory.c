@@ -205,7 +205,7 @@ tt_status tt__shm_commit(const tt__shm *shm, int fd, size_t offset, size_t bytes
     return failed ? tt__fail(TT_ERR_MEMORY, "%zu bytes of shared memory: %s", bytes, strerror(errno)) : TT_OK;
 }
 
-/* Give pages of the own memory back to the system. */
+/* Give pages of this rank's memory back to the system. */
 static void shm_release(const tt__shm *shm, size_t offset, size_t bytes) {
     if (madvise(shm->base + offset, bytes, MADV_REMOVE))
         tt__log(TT_LOG_WARNING, "could not give back %zu bytes of shared memory: %s", bytes, strerror(errno));

@@ -26,7 +26,7 @@ enum { STABLE_MS = 100, ASK_MS = 200, TEXT_EDGES = 4 };
 typedef struct edge {
     int16_t from, to;
     uint32_t group, seq, record;
-    uint32_t thread; /* of `from`, that waits, as tt__waiting has it; 0 on other hosts, which are asked */
+    uint32_t thread; /* of `from`, the one that waits, as in tt__waiting; 0: on another host, which is asked */
 } edge;
 
 typedef struct chain {

@@ -109,8 +109,8 @@ static tt_status check_peer(const tt_work *work, int r, bool *left) {
     return fail_left_after(work, r, area->calls_made, area->failure_text, failure_meanwhile(work, text, sizeof text));
 }
 
-/* Check the link to a rank. If the rank is gone, its launcher knows how it ended. So also if it is silent: a process
- * made without fork() may still hold its connections. */
+/* Check the link to a rank. If the rank is gone, its launcher knows how it ended. Ask about a silent rank, too: a
+ * process made without fork() may still hold its connections. */
 static tt_status check_link(tt__world *world, int r) {
     char end[80];
     tt_status status = world->messages ? tt__link_check(world->messages, r) : TT_OK;

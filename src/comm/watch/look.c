@@ -33,7 +33,7 @@ static void log_wait(const tt__recorder *recorder) {
     tt__log(TT_LOG_INFO, "waiting for %s: %.3g s in %s", whom, (double)ns / 1e9, call);
 }
 
-enum { GRACE_MS = 500 /* of a work whose peers have all done their part */ };
+enum { GRACE_MS = 500 /* after its deadline, if all peers have done their part */ };
 
 /* Return the work that must go on first: itself, one before it in the queue, or a call on an inner group. */
 static tt_work *blocking_work(tt_work *work) {

@@ -26,7 +26,8 @@ typedef struct called {
     char text[512];
 } called;
 
-/* Take the smallest set of ranks that called alike out of `left`; of equal ones that with the higher ranks. */
+/* Move the smallest set of ranks that called the same out of `left`; of equally small ones, that with the higher
+ * ranks. */
 static tt__rankset take_rarest(const tt_group *group, const called *all, tt__rankset *left, int *first) {
     tt__rankset rarest = {0};
     int least = TT__MAX_RANKS + 1;

@@ -23,7 +23,7 @@ tt_status tt__check_peers(tt_work *work, bool processes);
 /* Has rank r published that the group failed? Its error, recorded. */
 tt_status tt__check_failed(const tt_group *group, int r);
 
-/* Has a rank left to which the work, a send or batch, sends something? It will not receive it. Recorded. */
+/* Has a rank left to which the work, a send or batch, sends something? Then it will not arrive. Recorded. */
 tt_status tt__check_receivers(const tt_work *work);
 
 /* A message to or from rank r failed: is it gone, or has it failed or left the group? Recorded. */

@@ -12,8 +12,8 @@
 #include "base/error.h"
 
 typedef struct state {
-    int64_t *counts, *offsets; /* of a leg, elements */
-    unsigned char *mine, *all; /* packed: (H) what has this rank's number; (L, H). NULL: not packed */
+    int64_t *counts, *offsets; /* of a leg, in elements */
+    unsigned char *mine, *all; /* packed blocks: (H) of ranks with this rank's number; (L, H) of all. Or NULL */
 } state;
 
 static int64_t count_of(const tt_work *work, int host, int local) {

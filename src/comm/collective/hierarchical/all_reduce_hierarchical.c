@@ -5,7 +5,7 @@
  *   else                   local reduce_scatter, all_reduce of every rank's part with the same part on the other hosts,
  *                          local all_gather; what does not divide by L goes with the last part
  *   steps between hosts    those of the all_reduce among H
- *   bytes between hosts    what that sends for n, a host; not L times as much
+ *   bytes between hosts    as many as that all_reduce sends for n, a host; not L times as many
  * Only where the one summation order joins the ranks of a host first (group->native->subtrees). Averages scale the
  * leaves before anything is joined. f16 and bf16 are all_reduce_hierarchical_fp16.c's. */
 #include "comm/collective/hierarchical/hierarchical.h"
@@ -77,7 +77,7 @@ static tt__next hier_all_reduce_leg(tt_work *work) {
         return reduce_leg(work, local, TT_OP_REDUCE, &s, 0, s.count);
     case LEADERS:
         return reduce_leg(work, cross, TT_OP_ALL_REDUCE, &s, 0, s.count);
-    default: /* SPREAD: of all, or of what did not divide */
+    default: /* SPREAD: everything, or what did not divide */
         even = s.count * s.size <= WHOLE_MAX || !s.part ? 0 : even;
         return tt__leg(work, local,
                        (tt_call){.op = TT_OP_BROADCAST,

@@ -31,7 +31,7 @@ static void transpose_blocks(const state *s, int rows, int columns) {
                            s->in + (size_t)(r * columns + c) * s->block);
 }
 
-/* out (L, H): by number, then by host, of those who get them. */
+/* out (L, H): ordered by the receiver's number, then by its host. */
 static tt_status hier_all_to_all_pack(tt_work *work) {
     const tt_group *group = work->group;
     state *s = TT__STATE(state, work);
@@ -45,7 +45,7 @@ static tt_status hier_all_to_all_pack(tt_work *work) {
     return TT_OK;
 }
 
-/* in (H, L): by host, then by number, of those who gave them. */
+/* in (H, L): ordered by the sender's host, then by its number. */
 static void hier_all_to_all_unpack(const tt_work *work, const state *s) {
     for (int i = 0; i < work->group->size; i++)
         tt__copy_block(tt__recv_block(&work->call, work->group->native->by_host[i]), s->in + (size_t)i * s->block);

@@ -1,5 +1,5 @@
-/* hierarchical, for gather and scatter: between hosts goes one message for each host, not for each rank. Of a host the
- * rank with the root's number acts.
+/* hierarchical, for gather and scatter: between hosts goes one message for each host, not for each rank. On each host
+ * the rank with the root's number acts.
  *
  * H hosts of L ranks, blocks of m bytes; ranks may be numbered in any order.
  *   gather    inside a gather to the rank that acts, between hosts one of L m to the root
@@ -16,8 +16,8 @@
 enum stage { FIRST, SECOND, END };
 
 typedef struct state {
-    unsigned char *host; /* (L): this host's blocks, of a rank that acts */
-    unsigned char *all;  /* (H, L): of the root */
+    unsigned char *host; /* (L): this host's blocks, on a rank that acts */
+    unsigned char *all;  /* (H, L): on the root */
 } state;
 
 static bool hier_gather_is_gather(const tt_work *work) { return work->call.op == TT_OP_GATHER; }

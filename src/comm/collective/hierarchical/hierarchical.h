@@ -6,7 +6,7 @@
 
 #include "comm/native_group.h"
 
-/* Up to so many bytes, fewer legs pay for copying, or for sending more. */
+/* Up to this many bytes, fewer legs are worth copying, or sending more. */
 enum { TT__PACK_MAX = 64 << 10 };
 
 /* An algorithm's serves(): are there several hosts, with as many ranks each, more than one? */
@@ -15,7 +15,7 @@ bool tt__serves_hosts(const tt_group *group, const tt_call *call);
 /* The same, and may hosts reduce first, as subtrees of the one summation order? */
 bool tt__serves_subtrees(const tt_group *group, const tt_call *call);
 
-/* The same, and is that less to send? A sum of two 16-bit floats, as f32, is as long as both. */
+/* The same, and is a host's sum shorter than its leaves? The f32 sum of two 16-bit floats is as long as both. */
 bool tt__serves_sums(const tt_group *group, const tt_call *call);
 
 /* Return the number of rank r's host (its rank in a cross group), and its own number inside the host (its rank in a

@@ -1,11 +1,11 @@
-/* bruck, for all_to_all: a block that has to go d places travels the powers of two that d is made of, together with all
- * others that go the same one.
+/* bruck, for all_to_all: a block that has to go d places makes a hop of 2^k places for each bit k of d, together with
+ * all other blocks that make this hop.
  *
  * N ranks, blocks of m bytes.
  *   steps              log2 N, rounded up
  *   bytes sent a rank  at most N/2 m in each step
  *   copied             about log2 N times N m
- * Few messages, each byte on several ways: for small blocks and many ranks. Bruck and others, 1997: see
+ * Few messages, but each byte is sent several times: for small blocks and many ranks. Bruck and others, 1997: see
  * all_gather_bruck.c. */
 #include "comm/collective/message/rounds.h"
 

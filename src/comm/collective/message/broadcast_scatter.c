@@ -14,7 +14,7 @@ typedef struct scatter {
     uint64_t bytes, segment;
 } scatter;
 
-/* Return the rank at place i among those that are not the root; return a rank's place. */
+/* Return the rank at place i among those that are not the root; return this rank's place, -1 for the root. */
 static int rank_at(const tt_work *work, int i) { return (work->call.root + 1 + i) % work->group->size; }
 static int scatter_broadcast_place_of(const tt_work *work) { return tt__neighbour(work->group, -work->call.root) - 1; }
 

@@ -4,7 +4,7 @@
  * N ranks, n bytes in s segments. Ranks count from the root: v = rank - root, modulo N.
  *              parent of v                steps           bytes sent a rank
  *   direct     0                          1               root (N-1) n
- *   binomial   v without its lowest bit   log2 N + s - 1  root log2 N n, others at most so much
+ *   binomial   v without its lowest bit   log2 N + s - 1  root log2 N n, others at most that
  *   chain      v - 1                      N + s - 2       n
  * direct serves up to 64 ranks. A chain is best for long buffers, where N is small beside s. */
 #include "comm/collective/message/rounds.h"

@@ -5,8 +5,8 @@
  *   steps              log2 p, and at most 1 more if N is not a power of two
  *   bytes sent a rank  w (root: 0)
  *   reduced            at most log2 p + 1 times w, by the root
- * Units as in rounds.h. At level k, of two blocks of 2^k units the one that has the root's (or lies as the root's does
- * among its own kind) receives; so the root is where the last two meet, whichever rank it is. */
+ * Units as in rounds.h. At level k two units whose numbers differ in bit k join: the one whose bit k equals the root
+ * unit's receives. So the last two meet at the root, whichever rank it is. */
 #include "comm/collective/message/rounds.h"
 
 #include "base/error.h"

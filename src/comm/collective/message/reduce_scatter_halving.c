@@ -1,5 +1,5 @@
-/* halving, for reduce_scatter: vector halving with distance doubling (rounds.h) on the parts, brought into the order
- * in which it ends with them.
+/* halving, for reduce_scatter: vector halving with distance doubling (rounds.h). Parts are first copied into the order
+ * of positions: each rank ends with its own.
  *
  * N ranks, p the largest power of two not above it, parts of m bytes (w: of the same as partial results; 2 m for f16
  * and bf16, else m).

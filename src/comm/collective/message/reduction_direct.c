@@ -8,8 +8,8 @@
  *   reduced            N n wherever there is a result
  * The fewest steps there are. For two ranks all_reduce sends no more bytes than any other algorithm; for reduce_scatter
  * that holds for any number of ranks. Leaves arrive unrounded and unscaled, so the order and rounding of reduce_tree.c
- * need nothing special; only a premultiplied sum's factor is known to its rank alone, which scales and widens before it
- * sends. */
+ * need nothing special; only the factor of a premultiplied sum is known to its own rank alone, which scales and widens
+ * before it sends. */
 #include "comm/collective/message/rounds.h"
 #include "comm/reduce/reduce_tree.h"
 

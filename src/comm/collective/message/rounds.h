@@ -102,7 +102,7 @@ typedef struct tt__partial {
     size_t size;     /* bytes of one */
     tt_reduce_op op; /* that joins two: a sum for averages */
     double scale;    /* of this rank's leaf */
-    int divisor;     /* of the end's: an average of integers */
+    int divisor;     /* of the result: for an average of integers; else 1 */
     bool as_is;      /* a leaf is a partial result as it is */
 } tt__partial;
 

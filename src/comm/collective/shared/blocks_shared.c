@@ -26,7 +26,7 @@ typedef struct state {
     uint32_t base;   /* step before the first */
     uint32_t pieces; /* of the largest staged block */
     uint32_t piece;  /* the current one */
-    bool in_place;   /* some source is */
+    bool in_place;   /* some source is IN_PLACE */
 } state;
 
 /* ---- who has what for whom */
@@ -115,7 +115,7 @@ static const unsigned char *inline_block(const tt_work *work, int s) {
            at;
 }
 
-/* ---- what is told before anybody has come */
+/* ---- what is published before other ranks have arrived */
 
 /* Offer the header, and behind it the blocks if they fit. */
 static void offer_uneven(const tt_work *work, tt__offer *offer, uint64_t *lists) {
@@ -323,8 +323,8 @@ static bool reads_lanes(const tt_work *work) {
     return !(has_one_source(op) && is_root) && !(op == TT_OP_GATHER && !is_root);
 }
 
-/* Must this rank wait before it stages the next piece, until the piece of TT__STAGE_DEPTH before, in the same place,
- * was read? */
+/* Must this rank wait before it stages the next piece? The piece TT__STAGE_DEPTH before it, in the same place, must
+ * have been read. */
 static bool has_to_wait_for_room(tt_work *work, const state *x) {
     return x->piece >= TT__STAGE_DEPTH && block_kind(work, work->group->rank) == STAGED;
 }

@@ -108,7 +108,7 @@ static void *stretch_of(const tt_work *work, int r, const tt__stretch *stretch, 
     return group->native->bases[r] + places[stretch->buffer] + stretch->within * size;
 }
 
-/* Reduce elements from..end-1, each stretch that lies in one buffer for itself. */
+/* Reduce elements from..end-1, one stretch at a time. */
 static void reduce_stretches(const tt_work *work, size_t from, size_t end, bool in_place) {
     const tt_group *group = work->group;
     const tt_call *call = &work->call;

@@ -55,7 +55,7 @@ static tt__next carried_next(tt_work *work) {
     return tt__work_wait_steps(work, step);
 }
 
-/* Small ones go inline, those that lie in symmetric memory on some ranks only through staging memory. */
+/* Smaller buffers go inline. Buffers that are symmetric on some ranks only go through staging memory. */
 static bool carried_serves(const tt_work *work) {
     size_t bytes = work->call.count * tt_dtype_size(work->call.dtype);
     return bytes > TT__INLINE_MAX && bytes <= TT__CARRIED_MAX && !tt__any_symmetric(work->group, work->seq);

@@ -2,9 +2,9 @@
  * more. Every rank that wants the result reduces all of them itself, in the same order and with the same code, so all
  * get the same bits. Per rank: 1 synchronisation, (ranks - 1) * bytes read from peers.
  *
- * Some ranks may have said where their symmetric buffers lie instead. They are read there, so their owners may not
- * write the result before all have read: they keep it in their slot, which has no payload then, until all have finished
- * the one step. */
+ * Some ranks may instead have published where their symmetric buffers lie. Peers read these in place, so the owners may
+ * not write the result there yet. They keep it in their slot, which has no payload then, until all have finished the
+ * one step. */
 #include "comm/collective/shared/shared_algorithms.h"
 
 #include "base/dtype.h"

@@ -16,9 +16,9 @@ static inline size_t tt__inline_max(const tt_group *group, tt_op op) {
     return op == TT_OP_ALL_REDUCE ? group->native->inline_max : TT__INLINE_MAX;
 }
 
-/* What these algorithms do with a reduction that all ranks have come to, as call `seq`: reduce what rode with the
- * words, or lies in symmetric memory, into `result` (call->count); reduce this rank's slice of all symmetric buffers
- * into all of them, or into the root's. */
+/* Reductions at which all ranks have arrived, as call `seq`. arrived: reduce what came with the words, or lies in
+ * symmetric memory, into `result` (call->count). own_slice: reduce this rank's slice of all symmetric buffers into all
+ * of them, or into the root's. */
 void tt__reduce_arrived(const tt_group *group, uint32_t seq, const tt_call *call, void *result);
 void tt__reduce_own_slice(const tt_group *group, uint32_t seq, const tt_call *call);
 

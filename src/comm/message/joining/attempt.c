@@ -15,7 +15,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* How long one address may take, and a connecting peer to prove who it is. */
+/* Time limits: for connecting to one address; for a peer that has connected to prove who it is. */
 enum { CONNECT_MS = 10000, ACCEPT_MS = 5000 };
 
 static const char CHOSEN = 'T', ASKS = 'W';
@@ -166,7 +166,7 @@ static bool continue_handshake(tt__attempt *attempt) {
     return false;
 }
 
-/* ---- workers that come and go: who has called says who it is, and waits for an answer */
+/* ---- workers that come and go: the caller says who it is, and waits for an answer */
 
 static bool put_question(tt__attempt *attempt) {
     char byte = ASKS;

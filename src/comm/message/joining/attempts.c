@@ -1,6 +1,6 @@
 /* The attempts of an engine. The candidates of a target are tried one after the other, the next a quarter of a second
- * after the last or as soon as that has failed. Connections of strangers are served while they are few; beyond that the
- * newest ones are. */
+ * after the last or as soon as that has failed. Only a limited number of strangers is served: beyond that the oldest
+ * are dropped for new ones. */
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
@@ -18,9 +18,9 @@
 
 enum {
     STAGGER_MS = 250,
-    ROUNDS = 3,     /* rounds over all addresses of a rank before it counts as unreachable, */
-    PAUSE_MS = 200, /* with a pause between them, */
-    TRY_MS = 5000,  /* and no new round after this time */
+    ROUNDS = 3,     /* rounds over all addresses of a rank before it counts as unreachable */
+    PAUSE_MS = 200, /* between two rounds */
+    TRY_MS = 5000,  /* no new round begins after this time */
     ACCEPTS_AT_ONCE = 64,
     STRANGERS = 256 /* accepted at a time beside those expected, if there are four times as many descriptors */
 };
@@ -156,9 +156,9 @@ static bool is_of_crowd(const tt__attempts *attempts, const tt__attempt *strange
     return count > attempts->strangers / 4;
 }
 
-/* Find the peer that has been unproved longest, the last such in the list; NULL: none. Many workers may call at once,
- * so a worker is not found before it had the time that an honest one may need; less time if a quarter of all peers come
- * from one place, so that others get a turn. */
+/* Find the oldest stranger, the last in the list, to drop it; NULL: none. Many workers may call at once, so a worker is
+ * spared for the time that an honest one may need; for less if more than a quarter of the allowed strangers come from
+ * one network, so that others get a turn. */
 static tt__attempt **oldest_stranger(tt__attempts *attempts) {
     enum { HONEST_MS = 1000, CROWD_MS = 100 };
     tt__attempt **oldest = NULL, **of_crowd = NULL;
@@ -174,7 +174,7 @@ static tt__attempt **oldest_stranger(tt__attempts *attempts) {
     return is_young ? of_crowd : oldest;
 }
 
-/* Hang up on it; false: there is none. */
+/* Hang up on that stranger; false: there is none. */
 static bool drop_oldest_stranger(tt__attempts *attempts) {
     tt__attempt **oldest = oldest_stranger(attempts);
     if (!oldest)

@@ -31,7 +31,7 @@
 
 enum {
     EVENTS_AT_ONCE = 64,
-    SOON_MS = 2,  /* the worker has joined, and is about to take packets */
+    SOON_MS = 2,  /* until the worker, which has joined, takes packets */
     PAUSE_MS = 50 /* pause before accepting again, if there was no room or no descriptor */
 };
 
@@ -39,7 +39,7 @@ enum {
 typedef struct dial {
     struct dial *next;
     tt__target target;
-    bool declined; /* the other side took another connection, which this side has not seen yet */
+    bool declined; /* the other side took another connection, which has not become a link here yet */
     int64_t start_ms, declined_ms;
 } dial;
 
@@ -193,8 +193,8 @@ static void answer_asked(tt__dialling *d, tt__attempt *attempt, bool says_wait) 
         attempt->deadline_ms = tt__deadline_ms(d->attempts.patience_ms);
 }
 
-/* Deal with the failure of an attempt at a dial's target. Returns whether the dial has ended by it: it is to be failed
- * with the error that is recorded. */
+/* Deal with the failure of an attempt at a dial's target. Returns whether the dial must fail now, with the recorded
+ * error. */
 static bool note_dial_failure(tt__dialling *d, dial *tried, const tt__attempt *attempt) {
     const tt__messages *messages = d->config.messages;
     char own[TT__RANK_TEXT_SIZE], other[TT__RANK_TEXT_SIZE];

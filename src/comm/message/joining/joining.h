@@ -54,15 +54,15 @@ typedef struct tt__attempt {
         TT__ATTEMPT_CONNECTING,
         TT__ATTEMPT_TLS,
         TT__ATTEMPT_HANDSHAKE,
-        TT__ATTEMPT_CHOOSING, /* the connecting side says whether it takes this one of several connections; */
-        TT__ATTEMPT_ASKED,    /* a worker has said so, and waits for tt__attempt_answer(); */
-        TT__ATTEMPT_ANSWER,   /* and this is that worker */
+        TT__ATTEMPT_CHOOSING, /* the connecting side says which of several connections it takes */
+        TT__ATTEMPT_ASKED,    /* a worker has taken this one, and waits for tt__attempt_answer() */
+        TT__ATTEMPT_ANSWER,   /* this side waits for that answer */
         TT__ATTEMPT_DONE,
         TT__ATTEMPT_FAILED
     } step;
     tt__target *target; /* NULL: the other side connected to this one */
     int candidate;
-    short events; /* poll() for */
+    short events; /* what to poll() for */
     int64_t deadline_ms;
     tt_status status; /* if failed */
     char where[TT__NET_ADDRESS_SIZE], why[96];
@@ -73,15 +73,15 @@ typedef struct tt__attempt {
     int epoll;             /* its socket is watched there for `watched`; -1: it is not */
     short watched;         /* 0: not yet */
     int64_t patience_ms;   /* for an answer; 0: the peers are ranks, which don't answer */
-    const tt__intro *says; /* borrowed: to the other side */
-    tt__intro intro;       /* of the other side */
-    size_t moved;          /* bytes of either */
+    const tt__intro *says; /* what this side says; borrowed */
+    tt__intro intro;       /* what the other side says */
+    size_t moved;          /* bytes sent or received of either */
     char answer;           /* 0: none yet */
 } tt__attempt;
 
 /* ---- addresses.c */
 
-/* Read such a description into target->job and ->candidates, the likeliest first; target->rank is set. */
+/* Read an address token into target->job and ->candidates, the likeliest first; target->rank is set. */
 tt_status tt__addresses_read(const char *text, tt__target *target);
 
 /* Return the interface that a connection goes over: "eth0", "?". */

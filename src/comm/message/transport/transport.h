@@ -11,9 +11,8 @@
 
 typedef struct tt__transport tt__transport;
 
-/* send, recv: move what can be moved without waiting; return the number of bytes, 0 if none can be moved now, or -1 if
- * the
- * transport has ended: then transport->why says how. */
+/* send, recv: move what can be moved without waiting. Return the number of bytes, 0 if none can be moved now, or -1 if
+ * the transport has ended: then transport->why says how. */
 typedef struct tt__transport_ops {
     bool reads_ahead; /* reading more than was asked for is as cheap as copying it later */
     ssize_t (*send)(tt__transport *transport, const struct iovec *parts, int count);
