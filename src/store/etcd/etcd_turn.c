@@ -1,5 +1,5 @@
-/* A call's turn on an etcd store: its requests, what their answers hold, and all that only reads. What is read is never
- * older than the call, because etcd's reads are linearizable unless one asks for less. */
+/* A call's turn on an etcd store: its requests, what their answers hold, and the operations that only read. What they
+ * read is never older than the call, because etcd's reads are linearizable unless one asks for less. */
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "store/etcd/etcd_store.h"
@@ -217,7 +217,7 @@ void tt__etcd_count(tt__etcd_turn *turn, int64_t *count) {
     tt__etcd_put_text(&body, "{\"success\":[{\"request_range\":{");
     tt__etcd_put_key(&body, turn->store, "");
     tt__etcd_put_text(&body, ",\"count_only\":true}},{\"request_range\":{");
-    tt__etcd_put_key(&body, turn->store, "\1"); /* behind the markers */
+    tt__etcd_put_key(&body, turn->store, "\1"); /* the first key after the markers */
     tt__etcd_put_end(&body, turn->store, "");
     tt__etcd_put_text(&body, ",\"count_only\":true}}]}");
     *count = 0;
