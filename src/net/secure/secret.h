@@ -37,7 +37,7 @@ tt_status tt__secret_load(tt__secret *secret);
 /* Does the environment name a secret, valid or not? */
 bool tt__secret_is_named(void);
 
-/* Use the one that the program gives: NULL: that of the environment; "": none; else the text. */
+/* Choose the secret. `given` NULL: that of the environment; "": none; else the text itself. */
 tt_status tt__secret_choose(tt__secret *secret, const char *given);
 
 /* Derive the keys from these bytes. */
@@ -54,8 +54,8 @@ tt_status tt__secret_make(char text[TT__SECRET_MADE_SIZE]);
 
 /* ---- a secret that this process has found out: the last place at which tt__secret_load() looks ---- */
 
-/* Keep this text, instead of one kept before, and its credential, or NULL. Rank 0 has one, which a store of this
- * process hands to ranks that ask (munge.h). */
+/* Keep this text and its credential, instead of those kept before. Only rank 0 has a credential, else NULL: a store of
+ * this process hands it to ranks that ask (munge.h). */
 void tt__secret_keep(const char text[TT__SECRET_MADE_SIZE], const char *credential);
 
 /* Return what is kept; "": nothing. */
