@@ -50,7 +50,7 @@ static void take_call(tt_rpc_call *call, int which) {
     *in = (tt__served_place){0};
 }
 
-/* Without memory for a larger table it stays as it is, if there is one. */
+/* Make room for one more call. Without memory for a larger table, the present one, if any, stays. */
 static tt_status served_room(tt_rpc *rpc) {
     tt__served_table *table = &rpc->served;
     uint32_t room = table->room ? 2 * table->room : FIRST_ROOM;

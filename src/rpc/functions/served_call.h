@@ -43,7 +43,7 @@ struct tt_rpc_call {
     bool on_thread;    /* a thread runs it */
     tt_status refused; /* fail it with this status, and the text `apart`, instead of running it */
     size_t counted;    /* bytes that its packet adds to rpc->counters.bytes */
-    size_t landing;    /* bytes that its parts add to that and to rpc->landing_bytes */
+    size_t landing;    /* bytes that its parts add to rpc->counters.bytes and to rpc->landing_bytes */
     size_t window;     /* bytes that it adds to the caller's window (window_in) */
     tt__rpc_packet *packet;
     tt__rpc_packet_view view;

@@ -17,7 +17,7 @@
 /* Limits of what one worker may take of this worker's memory. */
 enum {
     UNSENT_MAX = 32 << 20, /* bytes of replies that it has not taken; beyond that, its calls are not begun */
-    CALLS_MAX = 1 << 17    /* calls of it without a reply; further ones are refused */
+    CALLS_MAX = 1 << 17    /* its calls without a reply; further ones are refused */
 };
 
 /* ---- running; without the lock */

@@ -5,7 +5,7 @@
  *   from any state, when it is found dead, frozen or gone: WORKER_LOST. No other worker gets its id, so it stays lost.
  *
  * The lock is not held while a card is read: the callers of find() and name_of() read it themselves; for reach(), which
- * must not block, a thread does, which is started when it is first needed. Workers of one host use TCP, too. */
+ * must not block, a thread reads it, started when it is first needed. Workers of one host use TCP, too. */
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/machine/clock.h"
@@ -405,7 +405,8 @@ static tt_status store_check(tt__rpc_network *network, int id) {
     return w->state == WORKER_LINKED ? check_linked(s, w) : TT_OK;
 }
 
-/* Use a name that leads to a linked worker. Else ask the store, since another worker may have the name by now. */
+/* Find a worker by name. Unless the known one is linked, ask the store, since another worker may have the name by
+ * now. */
 static tt_status store_find(tt__rpc_network *network, const char *name, int *id) {
     store_network *s = store_of(network);
     worker *w = find_named(s, name);
