@@ -8,7 +8,7 @@ typedef struct tt__torch_type {
     const char *dtype;   /* "float32" of module torch */
     const char *storage; /* "FloatStorage" of module torch; NULL: it has none of its own */
     bool supported;
-    tt_dtype ours; /* if it is */
+    tt_dtype ours; /* if it is supported */
 } tt__torch_type;
 
 /* Find a type by either name; NULL: there is none. */
