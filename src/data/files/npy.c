@@ -297,7 +297,7 @@ static void widen_unsigned(void *to, const uint8_t *from, int64_t count, size_t 
     }
 }
 
-/* Refuse bools other than 0 and 1, and u64 that i64 has not. */
+/* Refuse bools other than 0 and 1, and u64 values that i64 can't hold. */
 static tt_status check_elements(const tt__npy_header *h, const char *name, const void *data, int64_t count) {
     const uint8_t *bools = data;
     const int64_t *wide = data;

@@ -144,7 +144,7 @@ static void jpeg_emit_message(j_common_ptr info, int level) {
         jpeg_error_exit(info);
 }
 
-/* A progressive file refines the whole picture with each scan: thousands of short ones would keep us for hours. */
+/* Refuse too many scans: in a progressive file each one refines the whole picture, and thousands would take hours. */
 static void jpeg_count_scans(j_common_ptr info) {
     enum { MOST_SCANS = 500 };
     jpeg_work *w = info->client_data;

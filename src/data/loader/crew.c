@@ -92,7 +92,7 @@ tt_status tt__loader_crew_start(tt__loader_crew **out, int workers, int64_t slot
 
 bool tt__crew_is_elsewhere(const tt__loader_crew *crew) { return crew->process != getpid(); }
 
-/* End the threads; a forked child has none, and locks that nobody will give back. */
+/* End the threads. A forked child has none, and its locks may stay taken for good. */
 static void crew_join(tt__loader_crew *c) {
     pthread_mutex_lock(&c->lock);
     c->ends = true;
