@@ -210,8 +210,8 @@ static void keeper_sleep(tt_rpc *rpc, int64_t until_ms) {
     pthread_mutex_unlock(&rpc->keeper_lock);
 }
 
-/* No other thread moves messages. If no thread of the pool is idle, move them once. Then wake a thread that goes on: one
- * that waits for a future, or an idle one of the pool. They sleep if they found the keeper moving messages. */
+/* No other thread moves messages. If no thread of the pool is idle, move them once. Then wake a thread that goes on:
+ * one that waits for a future, or an idle one of the pool. They sleep if they found the keeper moving messages. */
 static void stand_in(tt_rpc *rpc) {
     tt__rpc_patience patience = {0};
     if (rpc->pool_idle <= rpc->pool_called)
