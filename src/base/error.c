@@ -233,7 +233,7 @@ void tt_report(void) {
 void tt__error_save(tt__saved_error *saved) {
     saved->status = last.status;
     saved->alike = last.status && last.alike;
-    if (saved->status) /* which is rare: saving nothing is cheap */
+    if (saved->status) /* this is rare, and saving nothing is cheap */
         snprintf(saved->text, sizeof saved->text, "%s", last.text);
     tt__error_drop();
 }

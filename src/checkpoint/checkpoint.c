@@ -195,7 +195,7 @@ struct tt_checkpoint_saver {
     char *path;
     tt__entries snapshot;
     tt__progress_texts progress;
-    tt__saved_error error; /* of the last write; TT_OK: none, or told */
+    tt__saved_error error; /* of the last write; TT_OK: none, or it was returned */
 };
 
 tt_checkpoint_saver *tt_checkpoint_saver_new(void) {

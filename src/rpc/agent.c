@@ -160,7 +160,7 @@ static tt_status begin_rpc(tt_rpc *rpc, const tt_rpc_init_args *args) {
 /* Stop all threads, leave the network, and free the worker. No call is under way. */
 static void end_rpc(tt_rpc *rpc) {
     tt__rpc_lock(rpc);
-    rpc->network->ops->progress(rpc->network); /* the last of what is to be sent */
+    rpc->network->ops->progress(rpc->network); /* send what is left */
     tt__messages_take_packets(rpc->network->messages, NULL, NULL);
     tt__rpc_unlock(rpc);
     tt__rpc_crew_end(rpc);

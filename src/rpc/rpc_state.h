@@ -213,12 +213,12 @@ struct tt_rpc {
     /* ---- calls to other workers: calling.c */
     struct tt__rpc_out **outs;   /* (out_room) */
     uint32_t out_room, out_free; /* out_free: the index of the first free one; out_room: all are used */
-    int64_t next_deadline_ms;    /* the first of all calls; 0: none */
+    int64_t next_deadline_ms;    /* the earliest one of all calls; 0: none */
 
     /* ---- references.c */
     struct tt_rref **rrefs; /* a hash table */
     uint32_t rref_room, rref_count;
-    uint64_t last_serial;          /* of the references that this worker has made */
+    uint64_t last_serial;          /* the last reference that this worker has made */
     tt__own_recorder own_recorder; /* used if the network has none */
     int64_t *made; /* (functions) of the values that each made here, how many are referred to; or NULL */
 

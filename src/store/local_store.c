@@ -17,7 +17,7 @@ typedef struct call {
     tt__local_store *store;
     int64_t deadline_ms;
     bool begun;
-    tt_status status; /* of the first thing that failed */
+    tt_status status; /* of the first failure */
 } call;
 
 static tt__span key_span(const char *key) { return (tt__span){(const uint8_t *)key, strlen(key)}; }

@@ -59,8 +59,8 @@ tt__store_op tt__store_op_of(tt_store_dialect dialect, uint8_t opcode);
 #define TT__STORE_INIT_KEY "init/"
 
 enum { TT__STORE_READY = 0, TT__STORE_NOT_READY = 1 };            /* replies to CHECK */
-enum { TT__STORE_STOP_WAITING = 0, TT__STORE_WAIT_CANCELED = 1 }; /* to WAIT, BARRIER, CANCEL_WAIT */
-enum { TT__STORE_UPDATED, TT__STORE_CREATED, TT__STORE_DELETED, TT__STORE_WATCHING }; /* to WATCH_KEY */
+enum { TT__STORE_STOP_WAITING = 0, TT__STORE_WAIT_CANCELED = 1 }; /* replies to WAIT, BARRIER, CANCEL_WAIT */
+enum { TT__STORE_UPDATED, TT__STORE_CREATED, TT__STORE_DELETED, TT__STORE_WATCHING }; /* replies to WATCH_KEY */
 
 void tt__store_put_u8(tt__bytes *out, uint8_t value);
 void tt__store_put_u32(tt__bytes *out, uint32_t value);

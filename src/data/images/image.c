@@ -60,7 +60,7 @@ typedef struct weights {
     int64_t n, most;
     int64_t *begin, *count;
     int32_t *weight;
-    double *exact; /* of one result */
+    double *exact; /* weights of one result */
 } weights;
 
 /* Fill the weights of result i; `scale`: pixels of the source for one of the result. */

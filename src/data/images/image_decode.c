@@ -125,7 +125,7 @@ typedef struct jpeg_work {
     tt__image *image;
     const char *name;
     size_t size;
-    tt_status status;           /* of an error that this file found */
+    tt_status status;           /* of an error that our own checks found */
     char text[JMSG_LENGTH_MAX]; /* of an error that the library found; else "" */
     bool out_of_memory;
 } jpeg_work;

@@ -11,7 +11,7 @@ struct tt__loader_crew {
     tt__loader_crew_work work;
     void *user;
     pid_t process;
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* guards all below */
     pthread_cond_t there_is_work, one_is_done;
     int64_t slots, taken, begun, added;
     int64_t running; /* jobs in workers' hands */

@@ -33,7 +33,7 @@ struct tt_sampler {
     void (*share)(void *user, int64_t replicas, int64_t rank); /* divide by `replicas` from now on, as `rank` */
 
     /* Of a batch sampler: either the sampler whose order it cuts, or its own batches. */
-    tt_sampler *cuts;   /* held by `user`'s destroy; NULL: none */
+    tt_sampler *cuts;   /* held until `user` is destroyed; NULL: none */
     int64_t batch_size; /* of the batches that are cut */
     bool drop_last;
     /* (batches) sizes in the epoch of `indices`, 0 behind the last one; owned by `user`; or NULL */

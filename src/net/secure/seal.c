@@ -16,10 +16,10 @@ enum {
     BATCH = 3,             /* records sent together: they fit in a second-level cache */
     AHEAD = 256,           /* also read behind a record: the size of the next, or small ones before that */
     FIRST = 8 << 10,       /* read while the next record's size is not known */
-    ROOM = RECORD + FIRST, /* of the buffer of what has come */
+    ROOM = RECORD + FIRST, /* bytes of the buffer `came` */
     SMALL = 1024,          /* a record of at most so many bytes ends before a large piece */
     LARGE = 8 << 10,       /* at least so many are a large piece, which is received straight into the caller's memory */
-    PARTS = 8              /* of the caller's pieces in a record */
+    PARTS = 8              /* the most of the caller's pieces in a record */
 };
 
 /* One direction. */

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SHORT_TEXT = 500 /* of an error: its packet needs no memory */ };
+enum { SHORT_TEXT = 500 /* bytes of an error's text whose packet needs no memory */ };
 
 /* ---- the end of a call */
 

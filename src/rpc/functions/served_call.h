@@ -33,7 +33,7 @@ typedef struct tt__served_place {
 struct tt_rpc_call {
     tt__rpc_due due;
     struct tt_rpc_call *next, *previous; /* in rpc->serving */
-    tt__served_place in_table[2];        /* of rpc->served */
+    tt__served_place in_table[2];        /* in rpc->served */
     tt_rpc *rpc;
     int from;
     call_stage stage;

@@ -269,7 +269,7 @@ static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
     bool waits = false, fetch = call->view.header.kind == TT__RPC_FETCH;
     if (is_to_wait(rpc, call))
         return;
-    tt_clear_error(); /* of the call before, in this thread */
+    tt_clear_error(); /* drop the error of the last call in this thread */
     if (call->refused) {
         run_refused(call);
         return;

@@ -81,7 +81,7 @@ static void forget_holds(tt_rref *rref) {
     }
 }
 
-/* Free it, without the lock: what the value holds may be the program's. */
+/* Free a reference, without the lock: what the value holds may be the program's. */
 void tt__rref_free(tt_rpc *rpc, tt__rpc_due *due) {
     tt_rref *rref = (tt_rref *)(void *)((char *)due - offsetof(tt_rref, end));
     (void)rpc;

@@ -355,7 +355,7 @@ static tt_status take_probe_answer(tt_rpc *rpc, const tt__rpc_peer *from, const 
         return status;
     }
     if (!probe || !take_asked(probe, from->id))
-        return TT_OK; /* it was dropped */
+        return TT_OK; /* the probe was dropped */
     if (!(view->header.flags & STUCK)) {
         end_probe(rpc, probe, false);
     } else {

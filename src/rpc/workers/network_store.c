@@ -41,12 +41,12 @@ typedef struct worker {
 } worker;
 
 typedef struct store_network {
-    tt__rpc_network base; /* first */
+    tt__rpc_network base; /* the first member */
     pthread_mutex_t lock;
     tt__rpc_cards cards;
     tt__dialling *dialling;
     worker **workers; /* (TT__RPC_STORE_IDS) by id; NULL: unknown */
-    int highest;      /* id in there */
+    int highest;      /* the highest id in `workers` */
     worker *named[NAMES];
     int lost[LOST_KEPT]; /* ids of lost workers, a ring buffer */
     uint32_t lost_count;

@@ -35,7 +35,7 @@ typedef struct call {
     tt__store_client *client; /* used only while status is TT_OK, because then the lock is held */
     int64_t deadline_ms;
     bool locked;
-    tt_status status; /* of the first thing that failed */
+    tt_status status; /* of the first failure */
 } call;
 
 static call tcp_begin_for(tt_store *base, tt__store_op op, int64_t timeout_ms) {

@@ -35,7 +35,7 @@ typedef struct tt__etcd_turn {
     tt__etcd_store *store;
     int64_t timeout_ms, deadline_ms;
     bool locked;
-    tt_status status; /* of the first thing that failed */
+    tt_status status; /* of the first failure */
 } tt__etcd_turn;
 
 /* Begin a turn, and check that the keys are short enough; timeout_ms 0 = the store's. */

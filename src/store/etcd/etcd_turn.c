@@ -281,7 +281,7 @@ void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, int64_t *revision,
         tt__bytes_clear(&last, SIZE_MAX);
         if (!*revision || (more && (!end.there || !tt__etcd_take_base64(&last, end.key))))
             tt__etcd_bad_answer(turn, "a revision, and keys on a page that has a next one");
-        tt__bytes_put(&last, "", 1); /* the key that follows */
+        tt__bytes_put(&last, "", 1); /* with a zero byte more, it is the key that follows */
         if (last.failed)
             tt__etcd_no_memory(turn);
     }

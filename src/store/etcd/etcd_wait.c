@@ -112,7 +112,7 @@ typedef struct waiting {
     tt_store_value *values; /* or NULL */
     size_t n, missing;
     bool *there;
-    size_t *order; /* of the keys' names */
+    size_t *order; /* the keys' indices, sorted by name */
     tt__bytes name;
 } waiting;
 

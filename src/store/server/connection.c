@@ -35,7 +35,7 @@ typedef struct connection {
     tt__pending_peer peer;
     tt__handshake *handshake; /* while HANDSHAKE */
     tt__store_session session;
-    size_t sent;    /* of session.out */
+    size_t sent;    /* bytes of session.out */
     size_t dropped; /* while DISMISSED */
     char address[TT__NET_ADDRESS_SIZE];
 } connection;

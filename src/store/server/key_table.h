@@ -20,7 +20,7 @@ typedef struct tt__store_entry {
     tt__list_node waiters, barriers, watchers;
     bool present; /* has a value, which may be empty */
     tt__bytes value;
-    tt__store_item *first, *last; /* of its queue, the oldest first */
+    tt__store_item *first, *last; /* the oldest and the newest value of its queue */
     uint64_t queued;              /* how many there are */
     bool kept;                    /* has a value or a queue */
     size_t queue_bytes, charged;  /* memory of its queue; what table->bytes counts for this entry */

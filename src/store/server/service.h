@@ -45,7 +45,7 @@ typedef struct tt__store_session {
     uint64_t gets_left; /* of a MULTI_GET that is being answered */
     size_t gets_at;     /* the offset of its next key */
 
-    tt__store_place *waits; /* of the one WAIT or BARRIER that will be answered later */
+    tt__store_place *waits; /* the places of the one WAIT or BARRIER that will be answered later */
     size_t wait_count, wait_missing;
     tt__store_place **watches;
     size_t watch_count;
