@@ -69,7 +69,7 @@ typedef struct tt__saved_error {
 /* Save the last error and clear it. */
 TT__EXPORT void tt__error_save(tt__saved_error *saved);
 
-/* Make it the last error again, whatever was recorded since. */
+/* Make the saved error the last one again, whatever was recorded since. */
 TT__EXPORT void tt__error_restore(const tt__saved_error *saved);
 
 /* The same pair, around a release in which other ranks take part. In between, tt__error_reason() returns the saved

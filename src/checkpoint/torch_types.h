@@ -15,7 +15,7 @@ typedef struct tt__torch_type {
 const tt__torch_type *tt__torch_type_of_dtype(const char *name);
 const tt__torch_type *tt__torch_type_of_storage(const char *name);
 
-/* Is it one of the types that are found here, and not something else's address? */
+/* Is this the address of a type that is found here, and not of something else? */
 bool tt__torch_type_is(const void *type);
 
 /* Find the type that is ours. */

@@ -1,3 +1,4 @@
+/* Names and addresses of hosts, and interfaces: net.h. */
 #include "net/net.h"
 
 #include <arpa/inet.h>

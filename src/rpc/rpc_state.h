@@ -130,7 +130,7 @@ typedef struct tt__rpc_counters {
 
 struct tt__rpc_out; /* outgoing_call.h */
 
-/* Where calls of others are found: served_call.c. */
+/* The tables that find calls of others: served_call.c. */
 enum { TT__SERVED_BY_NUMBER, TT__SERVED_BY_VALUE };
 typedef struct tt__served_table {
     struct tt_rpc_call **places[2];

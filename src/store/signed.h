@@ -2,8 +2,8 @@
  * job secret wrote the value, for this key and this job.
  *
  * A signed value is its bytes, a NUL (so that a text can still be read as one) and an HMAC-SHA-256 over the name of its
- * key, a context and the bytes, made with a key derived from the secret. The context differs between lives of a store
- * or of a writer, so a value that was recorded in an earlier job proves nothing.
+ * key, a context and the bytes. The HMAC's own key is derived from the secret. The context differs between lives of a
+ * store or of a writer, so a value that was recorded in an earlier job proves nothing.
  *
  * Without a secret values are the bytes alone, and nothing is checked. A process with a secret never accepts a value
  * without a proof. */

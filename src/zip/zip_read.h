@@ -9,7 +9,7 @@
  * archives need not wait. */
 typedef struct tt__zip tt__zip;
 
-/* Return its functions; NULL and TT_ERR_UNSUPPORTED where there is no libzip. Cheap once it is loaded. Thread-safe. */
+/* Return libzip's functions; NULL and TT_ERR_UNSUPPORTED: there is no libzip. Cheap once it is loaded. Thread-safe. */
 const tt__zip *tt__zip_get(void);
 
 /* ---- archives ---- */

@@ -1,5 +1,5 @@
-/* .npy files. A header, which is not trusted, is a literal of Python's, of which only what NumPy writes is understood.
- * The elements are read straight into the tensor's memory. */
+/* .npy files. A header is a literal of Python's; it is not trusted, and only the forms that NumPy writes are
+ * understood. The elements are read straight into the tensor's memory. */
 #include "data/files/npy.h"
 
 #include "base/error.h"

@@ -1,6 +1,6 @@
 /* Transforms by an affine map: RandomAffine and RandomRotation.
  *
- * An element of the result comes from the place to which the inverse map leads: the 2 x 3 matrix is made in f64, then
+ * An element of the result comes from the place to which the inverse map leads. The 2 x 3 matrix is made in f64; then
  * everything is f32, in the steps of torchvision's affine(): normalised coordinates, grid_sample() with zeros outside,
  * then a mixture with the fill, by the weight of what lay inside. */
 #include "data/transforms/transform.h"

@@ -192,9 +192,9 @@ typedef struct tt__timers {
  * packets.
  *
  * All ranks may want a round although nobody was lost: a call may have timed out. A round's number is higher than that
- * of the round before, not always by one. Of a rank's recorders the newest counts; after the rank's end it can still be
- * read, and tells whether the rank stopped as agreed. A new worker finds the round in which it begins as TT_ROUND in
- * its environment; absent: 0. ---- */
+ * of the round before, not always by one. If a rank has several recorders, the newest counts. After the rank's end it
+ * can still be read, and tells whether the rank stopped as agreed. A new worker finds the round in which it begins as
+ * TT_ROUND in its environment; absent: 0. ---- */
 
 typedef struct tt__recovery_words {
     _Atomic uint32_t recovers;    /* 1: this process survives a failure of others */

@@ -96,8 +96,8 @@ size_t tt__handshake_wants(const tt__handshake *handshake);
 /* Take received bytes. Returns how many were taken: all, unless the handshake ended before. */
 size_t tt__handshake_feed(tt__handshake *handshake, const void *data, size_t size);
 
-/* Derive the keys for what this side sends and receives after a handshake that is done and has proved the secret: from
- * the secret and both introductions, so they are of this connection, job, service and pair of ranks alone. */
+/* Derive the keys for what this side sends and receives, after a handshake that is done and has proved the secret. They
+ * come from the secret and both introductions, so no other connection, job, service or pair of ranks has them. */
 void tt__handshake_keys(const tt__handshake *handshake, uint8_t send[TT__MAC_SIZE], uint8_t receive[TT__MAC_SIZE]);
 
 /* Drop the first `size` bytes of `out`, which were sent. */

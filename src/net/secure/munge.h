@@ -1,6 +1,6 @@
 /* MUNGE: how ranks that srun starts on several hosts share a job secret that nobody gave them. Rank 0 seals it into a
- * credential, which the munged daemons of the cluster make with a key that only they have, and its store hands the
- * credential to the other ranks. libmunge is loaded by the first call. */
+ * credential, and its store hands the credential to the other ranks. The munged daemons of the cluster make and open
+ * credentials with a key that only they have. libmunge is loaded by the first call. */
 #ifndef TT_NET_MUNGE_H
 #define TT_NET_MUNGE_H
 

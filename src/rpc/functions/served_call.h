@@ -98,7 +98,7 @@ void tt__served_uncount(tt_rpc *rpc, tt_rpc_call *call);
 /* Add a call to rpc->serving and to the table. Errors: TT_ERR_MEMORY. */
 tt_status tt__served_list(tt_rpc *rpc, tt_rpc_call *call);
 
-/* Remove it from both. */
+/* Remove a call from both. */
 void tt__served_unlist(tt_rpc *rpc, tt_rpc_call *call);
 
 /* Find call `id` of worker `from`, or the call whose result is to be `value`, that of a reference; NULL: there is

@@ -1,3 +1,4 @@
+/* The loops of the pool's threads and of the keeper: waiting.h. */
 
 #include "base/error.h"
 #include "base/machine/clock.h"
@@ -119,8 +120,8 @@ static bool is_of_interest(const tt_rpc *rpc, const tt__rpc_peer *peer) {
 
 static tt_status check_worker(tt_rpc *rpc, int id) { return rpc->network->ops->check(rpc->network, id); }
 
-/* Connect to a worker that holds a reference to a value here, has a value to which a reference is held here, or about
- * which an owner has sent SETTLE, even if there were no calls: only a link shows whether it lives. */
+/* Connect to a worker with references to values here, or with values that references here lead to, or about which an
+ * owner has sent SETTLE. Even without calls this is needed: only a link shows whether the worker lives. */
 static tt_status check_holder(tt_rpc *rpc, const tt__rpc_peer *peer) {
     if (!rpc->network->comes_and_goes || (!peer->holds && !peer->refs && !peer->askers))
         return TT_OK;

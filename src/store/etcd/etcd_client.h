@@ -37,8 +37,9 @@ tt_status tt__etcd_call(tt__etcd_client *client, const char *path, tt__span body
 /* Turn to the next server: the present one takes connections but does not answer, so it may be stopped. */
 void tt__etcd_turn_away(tt__etcd_client *client);
 
-/* Watch: POST `body` to /v3/watch and hand each line of the answer, a whole JSON object, to `line`, until that returns
- * false, `timeout_ms` has passed, or the connection breaks; then the client turns to the next server. */
+/* Watch: POST `body` to /v3/watch and hand each line of the answer, a whole JSON object, to `line`. Ends when that
+ * returns false, when `timeout_ms` has passed, or when the connection breaks: then the client turns to the next
+ * server. */
 typedef enum tt__etcd_watch_end {
     TT__ETCD_WATCH_STOPPED, /* by `line` */
     TT__ETCD_WATCH_LATE,
