@@ -405,8 +405,8 @@ static tt_status store_check(tt__rpc_network *network, int id) {
     return w->state == WORKER_LINKED ? check_linked(s, w) : TT_OK;
 }
 
-/* Find a worker by name. Unless the known one is linked, ask the store, since another worker may have the name by
- * now. */
+/* Find a worker by name. Unless the known one is linked or being dialled, ask the store: another worker may have the
+ * name by now. */
 static tt_status store_find(tt__rpc_network *network, const char *name, int *id) {
     store_network *s = store_of(network);
     worker *w = find_named(s, name);

@@ -107,7 +107,7 @@ enum { TT__ETCD_ALWAYS = -1, TT__ETCD_IF_THERE = -2 };
 
 typedef struct tt__etcd_write {
     const tt__bytes *ops; /* requests of a transaction, separated by commas */
-    const char *key; /* the write depends on its state, which is read if the write does not happen; NULL: on no key */
+    const char *key;  /* the write depends on its state, which is read if the write does not happen; NULL: on no key */
     int64_t revision; /* expected of the key; 0: the key must be missing; or TT__ETCD_ALWAYS, TT__ETCD_IF_THERE */
 } tt__etcd_write;
 
