@@ -175,8 +175,8 @@ static void (*_Atomic report_taker)(const char *message, bool secondary);
 void tt__error_file_divert(void (*take)(const char *message, bool secondary)) { report_taker = take; }
 
 /* May a report replace the one in the file? Always, if tt_clear_error() has settled that one. Else only a failure of
- * this process's own replaces an earlier one of its own: the newest is what ended it. Once others' failure is in the
- * file, what this process finds while it ends because of them is no cause. */
+ * this process's own replaces another of its own: the newest ended the process. Once a failure of others is in the
+ * file, later ones only follow from it. */
 static bool replaces(bool secondary) { return left == LEFT_HANDLED || (!secondary && left != LEFT_CONSEQUENCE); }
 
 /* Replace the file's content. A process that is killed meanwhile leaves JSON at the beginning. */
@@ -233,7 +233,7 @@ void tt_report(void) {
 void tt__error_save(tt__saved_error *saved) {
     saved->status = last.status;
     saved->alike = last.status && last.alike;
-    if (saved->status) /* which is rare: saving nothing is cheap */
+    if (saved->status) /* this is rare, and saving nothing is cheap */
         snprintf(saved->text, sizeof saved->text, "%s", last.text);
     tt__error_drop();
 }

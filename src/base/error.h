@@ -16,8 +16,8 @@ enum { TT__ERROR_TEXT_SIZE = 2048, TT__PROBLEM_TEXT_SIZE = 1600 };
             return tt_try_;         \
     } while (0)
 
-/* Record `status` with a formatted text, and return `status`. A text that is too long loses something in its middle,
- * where a mark says so. The text says what was expected, what came, and what to do. */
+/* Record `status` with a formatted text, and return `status`. A text that is too long is shortened in its middle, with
+ * a mark. The text says what was expected, what came, and what to do. */
 TT__EXPORT tt_status tt__fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
 
 /* The same, for functions that return a pointer: `return tt__fail_null(TT_ERR_SHAPE, ...)`. */
@@ -69,16 +69,16 @@ typedef struct tt__saved_error {
 /* Save the last error and clear it. */
 TT__EXPORT void tt__error_save(tt__saved_error *saved);
 
-/* Make it the last error again, whatever was recorded since. */
+/* Make the saved error the last one again, whatever was recorded since. */
 TT__EXPORT void tt__error_restore(const tt__saved_error *saved);
 
-/* The same pair around the release of something that other ranks take part in: in between, tt__error_reason() returns
- * the saved error, and the other ranks are told it as the reason. Pairs may nest: the outermost error counts. */
+/* The same pair, around a release in which other ranks take part. In between, tt__error_reason() returns the saved
+ * error, which the other ranks are told as the reason. Pairs may nest: the outermost error counts. */
 TT__EXPORT void tt__error_save_reason(tt__saved_error *saved);
 TT__EXPORT void tt__error_restore_reason(const tt__saved_error *saved);
 
-/* Return the error for which this thread releases something, or else its last error, with its status; "" and TT_OK:
- * there is none. The text stays until this thread records an error or restores one. */
+/* Return the error because of which this thread releases something, else its last error; "" and TT_OK: there is none.
+ * The text stays until this thread records an error or restores one. */
 const char *tt__error_reason(tt_status *status);
 
 /* ---- several problems in one error ---- */
@@ -98,13 +98,14 @@ TT__EXPORT tt_status tt__problems_report(const tt__problem_list *list, const cha
 
 /* ---- the report for the launcher ---- */
 
-/* Write a report as torchelastic's to the file that $TORCHELASTIC_ERROR_FILE names, if it is set. A report that is
- * there is replaced only by one that says more about why this process ends. `secondary`: this process ends because
+/* Write a report in torchelastic's format to the file that $TORCHELASTIC_ERROR_FILE names, if it is set. A report that
+ * is there is replaced only by one that says more about why this process ends. `secondary`: this process ends because
  * another one did; launchers never report that as the first failure. Never fails: a file that can't be written is
  * logged. */
 void tt__error_file_write(const char *message, bool secondary);
 
-/* From now on, hand such reports of this process to `take` instead, from any thread. For children of tt_spawn(). */
+/* From now on, hand this process's reports to `take` instead of writing them; any thread may call `take`. For children
+ * of tt_spawn(). */
 void tt__error_file_divert(void (*take)(const char *message, bool secondary));
 
 #endif

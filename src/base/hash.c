@@ -85,8 +85,8 @@ uint64_t tt__siphash_own(const void *data, size_t size) {
     return tt__siphash_end(&hash);
 }
 
-/* ---- the map: open addressing, at most half full. By SipHash, because names may come from files, which could have
- * been chosen to collide. ---- */
+/* ---- the map: open addressing, at most half full. SipHash is used, because names may come from files, which could
+ * choose them to collide. ---- */
 
 struct tt__name_entry {
     const char *name; /* NULL: free */

@@ -1,5 +1,5 @@
 /* Hashes, and numbers by name. FNV-1a is fast, and anybody can find texts that collide. Where strangers choose what is
- * hashed (keys of the store, names in files), SipHash is used: without its key nobody can. */
+ * hashed (keys of the store, names in files), SipHash is used: without its key nobody can find them. */
 #ifndef TT_BASE_HASH_H
 #define TT_BASE_HASH_H
 
@@ -47,7 +47,7 @@ uint64_t tt__siphash13(const uint64_t key[2], const void *data, size_t size);
 /* The same with a random key of this process. Thread-safe. */
 TT__EXPORT uint64_t tt__siphash_own(const void *data, size_t size);
 
-/* The same of several pieces, as if they were one. */
+/* The same over several pieces, as if they were one. */
 typedef struct tt__siphash {
     uint64_t v[4], word; /* word: the last bytes, fewer than eight */
     size_t size;         /* of all pieces so far */

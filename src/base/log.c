@@ -18,7 +18,7 @@ static tt_log_fn log_write;
 static void *log_user;
 static _Atomic int log_rank = -1;
 
-/* From which level on lines go to stderr; UNREAD until the first line. */
+/* Lines from this level on go to stderr; UNREAD until the first line. */
 static _Atomic int stderr_level = UNREAD;
 static _Atomic int stderr_fd = STDERR_FILENO;
 static const char *stderr_who = "tutti";

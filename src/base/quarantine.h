@@ -8,8 +8,8 @@
 /* Is TT_DEBUG set, and not to 0? */
 bool tt__is_debugging(void);
 
-/* Release the memory of an object, by `release` (free(), say): at once or, under TT_DEBUG=1, much later, with a mark in
- * its first 8 bytes meanwhile. `size`: its bytes, 8 or more. */
+/* Release the memory of an object by `release`, such as free(): at once or, under TT_DEBUG=1, much later, with a mark
+ * in its first 8 bytes meanwhile. `size`: its bytes, 8 or more. */
 TT__EXPORT void tt__quarantine(void *object, size_t size, void (*release)(void *));
 
 /* Was the object freed before? If so, TT_ERR_STATE is recorded, and the caller, a public free, must return. `who`: its

@@ -31,7 +31,7 @@ const tt__archive_record *tt__archive_find(const tt__archive *archive, const cha
 /* Read all record->size bytes of it. */
 tt_status tt__archive_read(const tt__archive *archive, const tt__archive_record *record, void *to);
 
-/* Harmless on a zeroed one. */
+/* Harmless on a zeroed archive. */
 void tt__archive_close(tt__archive *archive);
 
 #endif

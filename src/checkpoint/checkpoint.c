@@ -55,9 +55,9 @@ static tt_status check_generator(tt__entries *of) {
     return tt_generator_set_state(&probe, saved_generator(of));
 }
 
-/* Check what can be checked without changing anything: then only the optimizer may fail. */
+/* Check what can be checked without changing anything: after that, only the optimizer may fail. */
 static tt_status check_saved_parts(const tt_checkpoint_load_args *a, tt__entries *of) {
-    /* first: for another model's file its error says most */
+    /* the model first: if the file is of another model, its error says most */
     TT__TRY(tt__module_check_state(a->model, tt__entries_view(&of[TT__PART_MODEL])));
     if (a->scheduler)
         TT__TRY(tt__lr_check_state(a->scheduler, tt__entries_view(&of[TT__PART_SCHEDULER])));
@@ -118,7 +118,7 @@ static tt_status sort_entries(const tt_named_tensors *all, tt__entries *of) {
     return TT_OK;
 }
 
-/* Copy all but the caller's size. */
+/* Copy all fields but `size`, which stays the caller's. */
 static void take_progress(tt_progress *progress, const tt_progress *read) {
     size_t size = progress->size;
     *progress = *read;
@@ -195,7 +195,7 @@ struct tt_checkpoint_saver {
     char *path;
     tt__entries snapshot;
     tt__progress_texts progress;
-    tt__saved_error error; /* of the last write; TT_OK: none, or told */
+    tt__saved_error error; /* of the last write; TT_OK: none, or it was returned */
 };
 
 tt_checkpoint_saver *tt_checkpoint_saver_new(void) {

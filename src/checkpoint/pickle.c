@@ -136,10 +136,10 @@ static tt_status push_int(tt__pickle *p, int64_t x) {
 static tt_status op_int(tt__pickle *p, size_t width) {
     uint64_t x = 0;
     TT__TRY(take_uint(p, width, &x));
-    return push_int(p, width == 4 ? (int32_t)x : (int64_t)x); /* of these only the one of 4 bytes has a sign */
+    return push_int(p, width == 4 ? (int32_t)x : (int64_t)x); /* of these numbers only that of 4 bytes has a sign */
 }
 
-/* A two's complement of any number of bytes, of which 8 hold all that are supported. */
+/* Read a number in two's complement. Its size is in the file; more than 8 bytes are not supported. */
 static tt_status op_long(tt__pickle *p, size_t width) {
     uint64_t size = 0, x = 0;
     const unsigned char *from = NULL;
@@ -340,7 +340,7 @@ static tt_status op_memo_get(tt__pickle *p, size_t width) {
 
 typedef struct opcode {
     tt_status (*run)(tt__pickle *p, size_t argument);
-    size_t argument; /* bytes of what follows, a number of values, a type */
+    size_t argument; /* by opcode: bytes of what follows, a number of values, or a type */
 } opcode;
 
 static const opcode opcodes[256] = {

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* No view shows more than this, or than its storage has: a stride of 0 would make any number of elements of one. */
+/* The most bytes of a view with more elements than its storage: a stride of 0 makes any number of elements of one. */
 static const uint64_t most_shown = UINT64_C(1) << 30;
 
 /* Name what is being read: the last text on the stack is the key that a tensor stands behind. */
@@ -90,8 +90,8 @@ static tt_status check_storage(tt__pickle *p, const tt__archive_record *record, 
     return read_storage(p, record, storage);
 }
 
-/* The types of storages are the globals that PyTorch's table has; bytes without a type are those of tensors whose types
- * Tutti lacks. */
+/* A storage whose type is in PyTorch's table is read now. Untyped ones are never read: only tensors of types that Tutti
+ * lacks use them. */
 tt_status tt__pickle_storage_push(tt__pickle *p, const tt_value *id) {
     const tt__torch_type *type = NULL;
     const tt__archive_record *record = NULL;
@@ -205,7 +205,6 @@ static tt_status pickle_rebuild_tensor(tt__pickle *p, const tt_value *args, tt_v
     return make_view(p, elements, shape, stride, offset, out);
 }
 
-/* The same with an element type, over bytes. */
 /* PyTorch uses this function for types that have no storages of their own. None is supported: the dtype among the
  * arguments was refused by name before the call. */
 static tt_status pickle_rebuild_tensor_typed(tt__pickle *p, const tt_value *args, tt_value **out) {

@@ -24,7 +24,7 @@
 typedef enum reading_kind {
     UNSUPPORTED, /* there is no type for it */
     AS_IT_IS,
-    UNSIGNED /* integers without a sign: in a type with one that holds them all, U64 in I64 if it can */
+    UNSIGNED /* integers without a sign become a signed type that holds them all; U64 becomes I64 if its values fit */
 } reading_kind;
 
 /* An element type of the format: F4 has 4 bits, F6 6. */
@@ -372,7 +372,7 @@ static int64_t give_sign(const dtype_row *dtype, tt_tensor *x, int64_t count) {
     return count;
 }
 
-/* Read a tensor, which the file owns, not the open scope. A U64 that I64 can't hold: *beyond is its place, else -1. */
+/* Read a tensor, which the file owns, not the open scope. *beyond: the place of a U64 that I64 can't hold, or -1. */
 static tt_status read_tensor(const source *src, uint64_t data_at, const entry *e, tt_tensor **out, int64_t *beyond) {
     uint64_t size = e->end - e->begin;
     tt_tensor *x = tt__tensor_new("tt_safetensors_load", e->shape, e->dtype->dtype);

@@ -25,7 +25,7 @@ struct tt_safetensors {
     size_t count, skipped_count;
     const char **names, **skipped;
     tt_tensor **tensors;
-    tt_named_tensors list;  /* of them, for the caller */
+    tt_named_tensors list;  /* of names and tensors, for the caller */
     tt_safetensors **parts; /* of an index: its files, which own names and tensors */
     size_t part_count;
 };

@@ -179,7 +179,7 @@ static tt_status add_loaded_number(tt__entries *to, const char *name, const tt_v
     return add_made(to, name, tt_keep(tt_full(TT_SCALAR, TT_F64, flag ? 1 : number)));
 }
 
-/* One parameter's state: {"step": ..., "exp_avg": tensor}; A slot of None is left out. */
+/* Add one parameter's state, {"step": ..., "exp_avg": tensor}. A slot of None is left out. */
 static tt_status add_loaded_state(tt__entries *to, int64_t number, const tt_value *state) {
     char name[ENTRY];
     for (int64_t i = 0; i < tt_value_count(state); i++) {

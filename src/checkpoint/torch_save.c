@@ -130,7 +130,7 @@ static void put_tuple(tt__bytes *to, const int64_t *numbers, int n) {
     put_op(to, n == 0 ? ')' : n <= 3 ? (unsigned char)(0x84 + n) : 't');
 }
 
-/* Put the tensor that torch's function makes of a storage of x's elements alone, one after the other. */
+/* Put a tensor: a call of torch's function on a storage that has x's elements alone, one after the other. */
 static tt_status put_tensor(tt__bytes *to, pickled_tensors *tensors, tt_tensor *x) {
     size_t number;
     char key[24];

@@ -1,3 +1,4 @@
+/* Names and addresses of hosts, and interfaces: net.h. */
 #include "net/net.h"
 
 #include <arpa/inet.h>
@@ -84,7 +85,7 @@ const char *tt__net_bare_host(const char *host, char bare[TT__NET_HOST_SIZE]) {
     return bare;
 }
 
-/* An IPv6 address, perhaps with an interface: "fe80::1%eth0". */
+/* Is this an IPv6 address, perhaps with an interface: "fe80::1%eth0"? */
 static bool is_ipv6_address(const char *text, size_t n) {
     char address[INET6_ADDRSTRLEN];
     struct in6_addr in6;
@@ -116,7 +117,7 @@ bool tt__net_split_endpoint(const char *endpoint, char *host, size_t size, const
     return true;
 }
 
-/* Sockets for IPv6 here serve IPv6 alone. */
+/* Turn IPv4-mapped addresses into IPv4 ones, because our IPv6 sockets serve IPv6 alone. */
 static void unmap_all(struct addrinfo *list) {
     for (struct addrinfo *a = list; a; a = a->ai_next) {
         struct sockaddr_storage address = {0};

@@ -13,7 +13,7 @@ static tt__curl functions;
 static char why_not_curl[512]; /* "": it was loaded */
 
 /* libcurl appends the keys of its connections to the file that SSLKEYLOGFILE names. In a program with more rights than
- * its caller, the caller could have any file of ours changed. */
+ * its caller, the caller could so change any file of ours: remove the variable. */
 static void load_curl(void) {
     if (getauxval(AT_SECURE))
         unsetenv("SSLKEYLOGFILE");

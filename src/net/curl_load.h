@@ -25,8 +25,8 @@ typedef struct tt__curl {
 #undef TT__CURL_FIELD
 } tt__curl;
 
-/* Return its functions; NULL and TT_ERR_UNSUPPORTED: there is no libcurl. `who` begins the error's text: "downloads".
- * Thread-safe. */
+/* Return libcurl's functions; NULL and TT_ERR_UNSUPPORTED: there is no libcurl. `who` begins the error's text:
+ * "downloads". Thread-safe. */
 const tt__curl *tt__curl_get(const char *who);
 
 #endif

@@ -80,7 +80,7 @@ static int http_close_socket(void *user, curl_socket_t fd) {
 
 static bool set_lasting_options(tt__http *http, const tt__http_identity *identity) {
     const tt__curl *lib = http->lib;
-    /* Where a name server is silent, its thread is left to itself. Newer than the oldest libcurl that will do. */
+    /* If a name server is silent, don't wait for the thread that asks it. Some older libcurls lack this option. */
     (void)lib->curl_easy_setopt(http->curl, CURLOPT_QUICK_EXIT, 1L);
     return SET(CURLOPT_PROTOCOLS_STR, "http,https") && SET(CURLOPT_PROXY, "") && SET(CURLOPT_NOSIGNAL, 1L) &&
            SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) && SET(CURLOPT_USERAGENT, "tutti") &&
@@ -144,7 +144,7 @@ static CURLcode perform_quietly(const tt__http *http) {
     return code;
 }
 
-/* Then "out of memory" means, nearly always, a header longer than libcurl's own limit. */
+/* Was the request sent? Then "out of memory" nearly always means a header longer than libcurl's own limit. */
 static bool request_was_sent(const tt__http *http) {
     long bytes = 0;
     http->lib->curl_easy_getinfo(http->curl, CURLINFO_REQUEST_SIZE, &bytes);

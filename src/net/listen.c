@@ -1,3 +1,4 @@
+/* Listening for connections, and log lines about refused ones: net.h. */
 #include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"

@@ -31,7 +31,7 @@ bool tt__local_peer_is_us(int socket) {
     return tt__local_peer_user(socket, &user) && user == geteuid();
 }
 
-/* Does sock_diag's answer have this abstract name, and no other user? Old kernels tell no user. */
+/* Does sock_diag's answer have this abstract name, and not another user? Old kernels don't tell the user. */
 static bool tells_of(const struct nlmsghdr *head, size_t size, const char *name, uid_t user) {
     bool named = false;
     for (size_t at = NLMSG_LENGTH(sizeof(struct unix_diag_msg)); at + sizeof(struct nlattr) <= size;) {

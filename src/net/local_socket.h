@@ -16,7 +16,7 @@ socklen_t tt__abstract_address(struct sockaddr_un *address, const char *name);
  * getsockopt(SO_PEERCRED) failed, errno says why. */
 bool tt__local_peer_user(int socket, uid_t *user);
 
-/* Is that this process's user? False also if the kernel doesn't tell. */
+/* Is the other end this process's user? False also if the kernel doesn't tell. */
 bool tt__local_peer_is_us(int socket);
 
 /* May the Unix socket of this inode, in this network namespace, have this abstract name, and have been made by `user`?

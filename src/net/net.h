@@ -86,11 +86,11 @@ tt_status tt__net_connect_warning(int *fd, const char *host, int port, int64_t d
  * launcher tells it that the job goes on without it.
  *
  * From now on this thread's waits for connections, for bytes of them, and for the peers of the library's own transports
- * fail with TT_ERR_ABORTED and the text `why` as soon as `fd` has something to read, or its other side has ended. Both
- * are borrowed; fd -1: nothing interrupts them. */
+ * fail with TT_ERR_ABORTED and the text `why` as soon as `fd` has something to read, or its other side has ended. `fd`
+ * and `why` are borrowed; fd -1: nothing interrupts the waits. */
 void tt__net_interrupt_by(int fd, const char *why);
 
-/* Suspend that (true), or resume it (false): after an interruption, others may have to be told. May be nested. */
+/* Suspend interruptions (true), or resume them (false): after one, others may have to be told. May be nested. */
 void tt__net_interrupt_hold(bool hold);
 
 /* Return the descriptor, for poll(), or -1, which poll() ignores. */
@@ -110,7 +110,7 @@ tt_status tt__net_listen(const char *host, int port, int *fds, size_t max, size_
 /* Turn off Nagle's delay, for a socket that was accepted. */
 void tt__net_no_delay(int fd);
 
-/* Log lines about refused connections: a bounded number in each period, in which further ones are counted. Zeroed: none
+/* Log lines about refused connections: a bounded number in each period; further ones are only counted. Zeroed: none
  * yet. Not locked. */
 typedef struct tt__refusals {
     int64_t window_ms; /* when the period began */
@@ -124,7 +124,7 @@ void tt__refusals_log(tt__refusals *refusals, const char *who, const char *forma
 /* If the period is over, log how many were only counted. */
 void tt__refusals_flush(tt__refusals *refusals, const char *who);
 
-/* Log that now. */
+/* Log now how many were only counted. */
 void tt__refusals_flush_now(tt__refusals *refusals, const char *who);
 
 /* Return when tt__refusals_flush() will have something to log; -1: never. */

@@ -136,8 +136,8 @@ static tt_status wait_until(const tt__stream *stream, tt__io wanted, int64_t dea
     }
 }
 
-/* Wait after a call that moved nothing. An answer usually takes less time than falling asleep and being woken, so
- * for a moment the CPU is only offered to others. */
+/* Wait after a call that moved nothing. An answer usually takes less time than falling asleep and being woken, so this
+ * first yields the CPU for a moment. */
 static tt_status stream_wait(const tt__stream *stream, tt__io io, int64_t spin_until, int64_t deadline_ms) {
     if (io == TT__IO_FAILED)
         return tt_last_status();

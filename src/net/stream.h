@@ -29,7 +29,7 @@ tt_status tt__stream_open(tt__stream *stream, int fd, tt__tls *tls, bool server)
 /* Seal what is written and read from now on (seal.h), after a handshake that has proved a secret. */
 tt_status tt__stream_seal(tt__stream *stream, const tt__handshake *handshake);
 
-/* Close it. NULL and a closed stream are allowed. */
+/* Close a stream. NULL and a closed stream are allowed. */
 void tt__stream_close(tt__stream *stream);
 
 /* Do TLS's own handshake, before anything else; a plain stream has none and is done. */

@@ -119,7 +119,7 @@ static void free_rpc(tt_rpc *rpc, bool quietly) {
         free(packet);
     }
     free_peers(rpc);
-    if (!quietly) { /* a forked child has no threads, but the parent's may have waited on these */
+    if (!quietly) { /* not in a forked child: threads of the parent may have waited on these */
         pthread_cond_destroy(&rpc->changed);
         pthread_cond_destroy(&rpc->keeper_wanted);
         pthread_mutex_destroy(&rpc->keeper_lock);
@@ -151,7 +151,7 @@ static tt_status begin_rpc(tt_rpc *rpc, const tt_rpc_init_args *args) {
     if (status)
         return status;
     tt__rpc_lock(rpc);
-    tt__rpc_crew_call(rpc); /* one thread is there to move messages */
+    tt__rpc_crew_call(rpc); /* so that one thread moves messages */
     status = *rpc->pool_why ? tt__fail(TT_ERR_SYSTEM, "tt_rpc_init: %s", rpc->pool_why) : TT_OK;
     tt__rpc_unlock(rpc);
     return status;
@@ -160,7 +160,7 @@ static tt_status begin_rpc(tt_rpc *rpc, const tt_rpc_init_args *args) {
 /* Stop all threads, leave the network, and free the worker. No call is under way. */
 static void end_rpc(tt_rpc *rpc) {
     tt__rpc_lock(rpc);
-    rpc->network->ops->progress(rpc->network); /* the last of what is to be sent */
+    rpc->network->ops->progress(rpc->network); /* send what is left */
     tt__messages_take_packets(rpc->network->messages, NULL, NULL);
     tt__rpc_unlock(rpc);
     tt__rpc_crew_end(rpc);
@@ -187,7 +187,7 @@ tt_status tt__rpc_begin(tt_rpc **out, tt__rpc_network *network, const tt_rpc_ini
     tt__rrefs_begin();
     tt_rpc *rpc = make_rpc(network, args);
     if (rpc)
-        tt__rpc_note_live(rpc); /* other workers may call functions at once, and those use it */
+        tt__rpc_note_live(rpc); /* other workers may call functions at once, and these use the worker */
     tt_status status = rpc ? begin_rpc(rpc, args) : tt_last_status();
     if (!status) {
         *out = rpc;

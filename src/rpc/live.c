@@ -1,3 +1,4 @@
+/* The list of this process's workers: rpc_state.h. */
 #include "rpc/rpc_state.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* Calls and references in the flight recorder: rpc_state.h. */
 #include "rpc/rpc_state.h"
 
 #include <stdio.h>

@@ -130,7 +130,7 @@ typedef struct tt__rpc_counters {
 
 struct tt__rpc_out; /* outgoing_call.h */
 
-/* Where calls of others are found: served_call.c. */
+/* The tables that find calls of others: served_call.c. */
 enum { TT__SERVED_BY_NUMBER, TT__SERVED_BY_VALUE };
 typedef struct tt__served_table {
     struct tt_rpc_call **places[2];
@@ -203,7 +203,7 @@ struct tt_rpc {
 
     /* ---- calls of other workers: serving.c */
     struct tt_rpc_call *serving; /* all that have no reply yet */
-    tt__served_table served;     /* the same */
+    tt__served_table served;     /* a table of these calls */
     int on_threads;              /* those of them that threads run */
     size_t landing_bytes;        /* bytes of admitted parts, until their calls begin */
     tt__rpc_due_list held;       /* calls whose parts don't fit into max_memory now */
@@ -213,24 +213,25 @@ struct tt_rpc {
     /* ---- calls to other workers: calling.c */
     struct tt__rpc_out **outs;   /* (out_room) */
     uint32_t out_room, out_free; /* out_free: the index of the first free one; out_room: all are used */
-    int64_t next_deadline_ms;    /* the first of all calls; 0: none */
+    int64_t next_deadline_ms;    /* the earliest one of all calls; 0: none */
 
     /* ---- references.c */
     struct tt_rref **rrefs; /* a hash table */
     uint32_t rref_room, rref_count;
-    uint64_t last_serial;          /* of the references that this worker has made */
+    uint64_t last_serial;          /* the last reference that this worker has made */
     tt__own_recorder own_recorder; /* used if the network has none */
-    int64_t *made; /* (functions) how many values here that a function has made are referred to; or NULL */
+    int64_t *made; /* (functions) of the values that each made here, how many are referred to; or NULL */
 
     /* ---- the keeper: rpc_threads.c */
     pthread_t keeper;
     bool has_keeper;
     uint64_t seen;     /* `came` at its last look */
-    int64_t active_ns; /* when `came` had changed at one of its looks, the last time */
+    int64_t active_ns; /* when a look last found that `came` had changed */
     _Atomic bool keeper_stops, keeper_called;
     _Atomic bool keeper_sleeps; /* for TT__RPC_LOOK_MS: call it when work begins */
 
-    /* Of the keeper's sleep alone. It looks often while calls come, and would hold up others with the worker's lock. */
+    /* Guards the keeper's sleep alone. The keeper looks often while calls come: with the worker's lock it would hold up
+     * others. */
     pthread_mutex_t keeper_lock;
     pthread_cond_t keeper_wanted;
     void (*on_lost)(tt_rpc *rpc, int id, const char *why, void *user);
@@ -246,11 +247,11 @@ struct tt_rpc {
     /* ---- leaving.c */
     uint32_t wave, waves_answered; /* as leader: the last wave, and how many workers have answered it */
     uint64_t wave_sent, wave_received, last_sent, last_received; /* sums of that wave, and of the one before */
-    bool wave_repeats;                                           /* there was one before */
+    bool wave_repeats;                                           /* there was a wave before */
     uint32_t wave_led_for;                                       /* how many workers were not lost when it began */
     int waves_asked;                                             /* waves to be answered */
     int ended_by;                                                /* 1 + the leader that has sent END; 0: none */
-    bool end_said;                                               /* the leader has sent END: who leaves is not lost */
+    bool end_said;                                               /* the leader has sent END: leaving is no loss now */
     bool may_end;
     int ended_without; /* 1 + a worker that the leader knows to be lost; 0: none */
 
@@ -300,7 +301,8 @@ static inline tt__rpc_due *tt__rpc_queue_take(tt_rpc *rpc) {
 }
 
 /* ---- live.c: the list of this process's workers ----
- * It tells whether a pointer from the program is one that was shut down, or that a forked child has from its parent. */
+ * It tells whether a pointer from the program leads to a worker that was shut down, or that is the parent's of this
+ * forked child. */
 
 /* Add a worker, remove it, or look it up. From any thread, without locks. */
 void tt__rpc_note_live(tt_rpc *rpc);

@@ -3,8 +3,8 @@
  *
  * The format is PyTorch's: u32 length, key, u32 length, value. Keys have a leading slash; a deleted key is written
  * again as "-/key"; "cleanup/" counts the users that have finished. flock() guards the file: exclusive for writers,
- * shared for readers. A record that a killed process left half written is cut off by the next writer. PyTorch's
- * newer releases also count in "refcount/", which is of no use beside "cleanup/".
+ * shared for readers. The next writer cuts off a record that a killed process left half written. PyTorch's newer
+ * releases also count in "refcount/", which is of no use beside "cleanup/".
  *
  * With .fresh a user also holds a lock of another kind, far beyond the end of the file, for as long as it lives
  * (F_OFD_SETLK: it ends with the process, however that ends). A user that finds the lock free knows that the records
@@ -42,7 +42,7 @@ typedef struct file_store {
     bool leaving;       /* do not make the file again only to count this user as finished */
     tt__call_lock lock; /* guards the rest and the table */
     int fd;             /* -1: not open */
-    off_t known;        /* the table is as of here */
+    off_t known;        /* how much of the file the table has read */
     int64_t finished;
     long pause_ms;
 } file_store;
@@ -74,7 +74,7 @@ static tt_status lock_file(file_store *f, int kind, int64_t deadline_ms) {
     return TT_OK;
 }
 
-/* Has the file that we opened still its name? The last user of an earlier job may have removed it. */
+/* Does the file that we opened still have its name? The last user of an earlier job may have removed it. */
 static bool is_still_there(const file_store *f) {
     struct stat ours, there;
     return !fstat(f->fd, &ours) && !lstat(f->path, &there) && ours.st_ino == there.st_ino &&
@@ -83,13 +83,13 @@ static bool is_still_there(const file_store *f) {
 
 static void close_file(file_store *f) {
     if (f->fd >= 0)
-        close(f->fd); /* and with it all locks */
+        close(f->fd); /* this releases all locks, too */
     f->fd = -1;
     forget_entries(f);
 }
 
-/* Refuse what another user may have put there, as in /tmp, so that we write into it: a link, that user's file, or
- * something that is no file. */
+/* Refuse what another user may have put there, as in /tmp, so that we write into it: a link, a file of that user, or no
+ * regular file. */
 static tt_status check_owner(const file_store *f) {
     struct stat file;
     if (fstat(f->fd, &file))
@@ -349,7 +349,7 @@ static tt_status open_file_store(file_store *f, const tt_file_store_args *args) 
         return tt__fail(TT_ERR_MEMORY, "tt_file_store: out of memory");
     memcpy(f->path, args->path, size);
     char *
-        /* strangers' links before the last name are refused here; any link at the last name, by open_file() */
+        /* refuses strangers' links before the last name; open_file() refuses any link at the last name */
         leads_to;
     tt_status status = tt__follow_links(f->path, &leads_to);
     free(leads_to);

@@ -17,7 +17,7 @@ typedef struct call {
     tt__local_store *store;
     int64_t deadline_ms;
     bool begun;
-    tt_status status; /* of the first thing that failed */
+    tt_status status; /* of the first failure */
 } call;
 
 static tt__span key_span(const char *key) { return (tt__span){(const uint8_t *)key, strlen(key)}; }
@@ -111,7 +111,7 @@ static void fail_missing_keys(call *c, const char *const *keys, size_t n, int64_
     c->status = tt__fail(TT_ERR_TIMEOUT, "timed out after %" PRId64 " ms waiting for keys: %s", timeout_ms, missing);
 }
 
-/* Look for the keys after looking at the clock: a key that has come counts even if the deadline has just passed. */
+/* Read the clock before looking for the keys: a key that has come counts even if the deadline has just passed. */
 static void local_wait_for(call *c, const char *const *keys, size_t n, int64_t timeout_ms) {
     for (bool late = false; !c->status; late = !tt__left_ms(c->deadline_ms)) {
         if (all_there(c, keys, n))

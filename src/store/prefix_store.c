@@ -114,7 +114,7 @@ static tt_status prefix_multi_set(tt_store *store, const char *const *keys, cons
     WITH_KEYS(inner->ops->multi_set(inner, const_ks, values, sizes, n));
 }
 
-/* Keep the keys below the prefix, without it, at the front. */
+/* Move the keys below the prefix to the front of the list, and remove the prefix from each. */
 static tt_status prefix_list_keys(tt_store *store, char ***keys, size_t *n) {
     prefix_store *p = (prefix_store *)store;
     size_t all = 0, kept = 0;

@@ -15,7 +15,7 @@ const char *tt__store_life(const tt_store *store, bool lasting) {
 
 static bool signs(const tt__secret *secret) { return secret && secret->set; }
 
-/* Names go in with their sizes, so that no two calls hash the same bytes. */
+/* Hash the names with their sizes, so that different arguments never give the same bytes. */
 static void value_proof(uint8_t mac[TT__MAC_SIZE], const tt__secret *secret, const char *key, const char *context,
                         const void *data, size_t size) {
     const uint64_t sizes[2] = {strlen(key), strlen(context)};

@@ -1,9 +1,9 @@
-/* Values with a proof: in a store that strangers may write to, ranks and launchers prove to each other that a holder of
- * the job secret wrote a value, for this key and for this job.
+/* Values with a proof. In a store that strangers may write to, the proof shows ranks and launchers that a holder of the
+ * job secret wrote the value, for this key and this job.
  *
- * A signed value is its bytes, a NUL (so that a text can still be read as one) and HMAC-SHA-256, by a key derived from
- * the secret, over the key's name, a context and the bytes. The context differs between lives of a store or of a
- * writer, so a value that was recorded in an earlier job proves nothing.
+ * A signed value is its bytes, a NUL (so that a text can still be read as one) and an HMAC-SHA-256 over the name of its
+ * key, a context and the bytes. The HMAC's own key is derived from the secret. The context differs between lives of a
+ * store or of a writer, so a value that was recorded in an earlier job proves nothing.
  *
  * Without a secret values are the bytes alone, and nothing is checked. A process with a secret never accepts a value
  * without a proof. */
@@ -15,9 +15,9 @@
 
 #include <tutti/store.h>
 
-/* Return the life of the store's server: a text that all its clients have, and that no earlier job had. The server has
- * proved the job secret. `lasting`: the same in all renewals (renewal.h); else clients that connect after a renewal get
- * another one. "": this kind of store has none, or the server has proved nothing. Borrowed from the store. */
+/* Return the life of the store's server: a text that all its clients have, and that no earlier job had. `lasting`: a
+ * text that renewals (renewal.h) leave as it is; else clients that connect after a renewal get another one. "": this
+ * kind of store has none, or the server has not proved the job secret. Borrowed from the store. */
 const char *tt__store_life(const tt_store *store, bool lasting);
 
 /* Append the signed value of these `size` bytes to `out`, whose `failed` tells whether memory is out. Without a secret:
@@ -33,8 +33,8 @@ tt_status tt__signed_open(tt_store_value *value, const tt__secret *secret, const
 tt_status tt__signed_set(tt_store *store, const tt__secret *secret, const char *key, const char *context,
                          const void *data, size_t size);
 
-/* Wait for a key and open its value. A value without its proof is refused and logged (`who` reads it, `whose` it should
- * be), and read again for at most `patience_ms`, because a stranger may have been faster than the writer. Then
+/* Wait for a key and open its value. A value without a valid proof is refused and logged (`who` reads it, `whose` it
+ * should be). It is read again for at most `patience_ms`, because a stranger may have been faster than the writer; then
  * TT_ERR_AUTH. */
 tt_status tt__signed_get(tt_store *store, const tt__secret *secret, const char *key, const char *context,
                          const char *who, const char *whose, int64_t patience_ms, tt_store_value *value);
@@ -42,7 +42,7 @@ tt_status tt__signed_get(tt_store *store, const tt__secret *secret, const char *
 /* Log that `who` refuses the value under `key`, which should be of `whose`. */
 void tt__signed_refuse(const char *who, const char *whose, const char *key);
 
-/* How long ranks read a refused value again. */
+/* How long ranks try again after a refused value. */
 enum { TT__SIGNED_PATIENCE_MS = 10000 };
 
 #endif

@@ -40,7 +40,7 @@ struct tt_store {
  * other in `text`; NULL: no memory. */
 char **tt__store_key_list(const char *text, size_t text_size, size_t n);
 
-/* ---- a lock with a deadline, by which one call at a time uses a store: another thread's call may take long ---- */
+/* ---- a lock by which one call at a time uses a store, with a deadline: another thread's call may take long ---- */
 
 typedef struct tt__call_lock {
     pthread_mutex_t mutex;

@@ -55,7 +55,8 @@ tt__store_first tt__store_first_contact(const uint8_t *data, size_t size) {
     return TT__STORE_FIRST_TORCH_2;
 }
 
-/* Read a u64 at parser->pos that may not exceed `max`. If only some bytes are there, they are a lower bound of it. */
+/* Read a u64 at parser->pos that may not exceed `max`. If only some of its bytes have come, *length is a lower
+ * bound. */
 static tt__store_parsed peek_length(const tt__store_parser *p, const uint8_t *data, size_t size, const char *what,
                                     uint64_t max, uint64_t *length, char *why) {
     size_t there = size - p->pos < 8 ? size - p->pos : 8;

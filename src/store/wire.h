@@ -59,8 +59,8 @@ tt__store_op tt__store_op_of(tt_store_dialect dialect, uint8_t opcode);
 #define TT__STORE_INIT_KEY "init/"
 
 enum { TT__STORE_READY = 0, TT__STORE_NOT_READY = 1 };            /* replies to CHECK */
-enum { TT__STORE_STOP_WAITING = 0, TT__STORE_WAIT_CANCELED = 1 }; /* to WAIT, BARRIER, CANCEL_WAIT */
-enum { TT__STORE_UPDATED, TT__STORE_CREATED, TT__STORE_DELETED, TT__STORE_WATCHING }; /* to WATCH_KEY */
+enum { TT__STORE_STOP_WAITING = 0, TT__STORE_WAIT_CANCELED = 1 }; /* replies to WAIT, BARRIER, CANCEL_WAIT */
+enum { TT__STORE_UPDATED, TT__STORE_CREATED, TT__STORE_DELETED, TT__STORE_WATCHING }; /* replies to WATCH_KEY */
 
 void tt__store_put_u8(tt__bytes *out, uint8_t value);
 void tt__store_put_u32(tt__bytes *out, uint32_t value);
@@ -92,10 +92,10 @@ typedef struct tt__store_parser {
 
 typedef enum tt__store_parsed { TT__STORE_MORE, TT__STORE_WHOLE, TT__STORE_BAD } tt__store_parsed;
 
-/* Continue with the request that starts at `data`, of which `size` bytes have come: those of the last call, perhaps at
- * another address, and more. TT__STORE_WHOLE: it is data[0 .. parser->pos); zero the parser for the next request.
- * TT__STORE_BAD: `why` says which rule it breaks. A length is checked as soon as it is known, so a huge one is refused
- * at once. */
+/* Continue with the request that starts at `data`, of which `size` bytes have come. They begin with the bytes of the
+ * last call, perhaps at another address. TT__STORE_WHOLE: it is data[0 .. parser->pos); zero the parser for the next
+ * request. TT__STORE_BAD: `why` says which rule it breaks. A length is checked as soon as it is known, so a huge one is
+ * refused at once. */
 enum { TT__STORE_WHY_SIZE = 320 };
 tt__store_parsed tt__store_parse(tt__store_parser *parser, tt_store_dialect dialect, const uint8_t *data, size_t size,
                                  char why[TT__STORE_WHY_SIZE]);

@@ -9,7 +9,7 @@
  * archives need not wait. */
 typedef struct tt__zip tt__zip;
 
-/* Return its functions; NULL and TT_ERR_UNSUPPORTED where there is no libzip. Cheap once it is loaded. Thread-safe. */
+/* Return libzip's functions; NULL and TT_ERR_UNSUPPORTED: there is no libzip. Cheap once it is loaded. Thread-safe. */
 const tt__zip *tt__zip_get(void);
 
 /* ---- archives ---- */
@@ -25,7 +25,7 @@ typedef struct tt__zip_reader {
  * which stays the caller's. On failure there is nothing to close. TT_ERR_FORMAT also for one without records. */
 tt_status tt__zip_open(tt__zip_reader *reader, const char *name, const void *data, int fd, uint64_t size);
 
-/* Harmless on a zeroed one. */
+/* Harmless on a zeroed reader. */
 void tt__zip_close(tt__zip_reader *reader);
 
 /* The headers of a record. */

@@ -16,7 +16,7 @@ enum {
     ALIGNMENT = 64,
     LOCAL_HEADER = 30,
     UTF8_NAMES = 0x0800, /* a flag of a record */
-    VERSION_PLAIN = 20,  /* of the format that a reader must know */
+    VERSION_PLAIN = 20,  /* the version of the format that a reader must know */
     VERSION_ZIP64 = 45,
     DATE_1980 = 0x21, /* the first there is: the same tensors make the same bytes */
     EXTRA_ZIP64 = 1,

@@ -58,8 +58,8 @@ static void remove_stale(const char *directory, const char *name) {
 
 /* ---- the temporaries of this process ---- */
 
-/* Their names, for tt__atomic_remove_temporaries(). Without a lock, which a forked child could find taken. If there are
- * more, a signal that ends the process leaves the others behind. */
+/* Their names, for tt__atomic_remove_temporaries(). No lock guards them, because a forked child could find it taken.
+ * Further temporaries are left behind if a signal ends the process. */
 static _Atomic(char *) temporaries[64];
 
 /* How many threads are making a temporary that is not noted yet. */
@@ -291,7 +291,7 @@ tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size)
     return TT_OK;
 }
 
-/* Sync the directory. File systems that can't return EINVAL; there the rename must do. */
+/* Sync the directory. File systems that can't do this return EINVAL; there the rename must suffice. */
 static tt_status sync_directory(const char *path) {
     const char *name;
     char *directory = tt__path_split(path, &name);

@@ -34,7 +34,7 @@ TT__EXPORT TT_NODISCARD tt_status tt__atomic_check(const char *path);
 /* Append `size` bytes. */
 TT__EXPORT TT_NODISCARD tt_status tt__atomic_write(tt__atomic_file *file, const void *data, size_t size);
 
-/* Make it durable and put it in place. On failure the target is as it was; the file is released either way. */
+/* Make the file durable and put it in place. On failure the target is as it was; the file is released either way. */
 TT__EXPORT TT_NODISCARD tt_status tt__atomic_commit(tt__atomic_file *file);
 
 /* Give up; the target is as it was. Does nothing after a commit, or if the file is zeroed or failed. */

@@ -35,7 +35,7 @@ TT__EXPORT TT_NODISCARD tt_status tt__make_folders(const char *path);
 TT__EXPORT int tt__open_to_append(const char *path, bool only_new);
 
 /* Check that what was opened for writing, as `path`, may be written to: a character device, or a regular file that no
- * stranger has planted, as a file or as another name (hard link) of one. Errors: TT_ERR_INVALID of another kind;
+ * stranger has planted, as a file or as another name (hard link) of one. Errors: TT_ERR_INVALID it is something else;
  * TT_ERR_IO. */
 TT__EXPORT TT_NODISCARD tt_status tt__check_writable(int fd, const char *path);
 

@@ -41,7 +41,7 @@ tt__ticks_kind tt__ticks_init(void) {
 tt__ticks_kind tt__ticks_init(void) { return TT__TICKS_MONOTONIC; }
 #endif
 
-/* Of a few tries, the one that was interrupted least. */
+/* Read the clocks a few times, and keep the try that was interrupted least. */
 tt__moment tt__moment_now(void) {
     tt__moment moment = {0};
     uint64_t best = UINT64_MAX;

@@ -1,4 +1,5 @@
-/* Monotonic time, deadlines, and ticks: a clock that costs a few ns, for moments that are seldom looked at. */
+/* Monotonic time, deadlines, and ticks: a clock that costs a few ns, for moments that are often recorded and seldom
+ * read. */
 #ifndef TT_BASE_CLOCK_H
 #define TT_BASE_CLOCK_H
 

@@ -34,8 +34,8 @@ tt_status tt__cpu_level_check(void);
 
 enum { TT__CACHE_LINE = 64 }; /* bytes */
 
-/* Fetch a cache line for writing, early: other CPUs have read it, and a store that has to take it from them waits as
- * long as a word takes from one CPU to another. */
+/* Fetch a cache line for writing before it is needed. Other CPUs have read it, so a store would otherwise wait until
+ * they give it up, as long as a word takes from one CPU to another. */
 static inline void tt__claim_line(const void *line) {
 #if defined(__x86_64__)
     __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line)); /* the builtin may become one for reading */

@@ -46,9 +46,9 @@ TT__EXPORT void tt__signals_release(const sigset_t *before);
  * after a thread's first call. */
 TT__EXPORT bool tt__stack_has_room(size_t *size);
 
-/* How often OpenMP's threads should look before they sleep. libgomp's look for milliseconds, and take the CPU from
- * those that they wait for: a step on 2 threads beside a busy process took 5 times as long as on one thread; with this
- * number, some 50 us, 1.2 times as long. */
+/* How often OpenMP's threads should poll before they sleep. libgomp's poll for milliseconds, and take the CPU from the
+ * threads that they wait for. A step on 2 threads beside a busy process took 5 times as long as on one thread; with
+ * this number (some 50 us), 1.2 times. */
 #define TT__OPENMP_SPINS_VARIABLE "GOMP_SPINCOUNT" /* libgomp reads it when it is loaded */
 #define TT__OPENMP_SPINS "4000"
 

@@ -21,7 +21,7 @@ tt_status tt__wake_open(int *wake);
 void tt__wake_ring(int wake);
 void tt__wake_clear(int wake);
 
-/* Close it; -1 is allowed. */
+/* Close the descriptor; -1 is allowed. */
 void tt__wake_close(int wake);
 
 #endif

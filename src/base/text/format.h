@@ -26,9 +26,9 @@ TT__EXPORT int tt__format_shortest(char *text, size_t size, int digits, double x
 TT__EXPORT locale_t tt__c_locale_begin(void);
 TT__EXPORT void tt__c_locale_end(locale_t before);
 
-/* Write a formatted text, shortened to `size` - 1 bytes; size is at least 512. Its end often tells the cause, so it is
- * the middle that is left out, with a mark; in a quoted line, which begins with spaces and perhaps a bar, all between
- * these and the end. If memory is out, the end is cut off. */
+/* Write a formatted text, shortened to `size` - 1 bytes; size is at least 512. The end often tells the cause, so the
+ * middle is left out, with a mark. Of a quoted line, which begins with spaces and perhaps a bar, only these and the end
+ * stay. If memory is out, the end is cut off. */
 void tt__format_short(char *text, size_t size, const char *format, va_list args) TT_PRINTF(3, 0);
 
 #endif

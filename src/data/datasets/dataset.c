@@ -162,7 +162,7 @@ static tt_status read_examples(tt_dataset *d, const int64_t *indices, int64_t n,
     return TT_OK;
 }
 
-/* Of a serial class, one thread at a time reads. */
+/* Begin to read. One thread at a time reads a set of a serial class. */
 static void reading_begins(tt_dataset *d) {
     if (d->cls.serial)
         pthread_mutex_lock(&d->one_at_a_time);

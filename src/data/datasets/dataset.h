@@ -16,7 +16,7 @@ typedef struct tt__normalization {
 struct tt_dataset {
     tt_dataset_class cls; /* `name` is never NULL */
     void *user;
-    atomic_int holders; /* the caller, until it frees the set, loaders, and sets made of this one */
+    atomic_int holders; /* the caller (until it frees the set), loaders, and sets made of this one */
     atomic_bool freed;  /* by the caller */
     int64_t size;
     tt_tensor_spec x, y;
@@ -43,7 +43,8 @@ void tt__dataset_release(tt_dataset *dataset); /* NULL is allowed */
 /* Write n examples, one behind the other. Indices are in range. y NULL: not wanted, or there are none. */
 tt_status tt__dataset_read(tt_dataset *dataset, const int64_t *indices, int64_t n, void *x, void *y);
 
-/* Return the normalisation of this set's inputs: its own, else that of all its bases. TT_ERR_STATE if these differ. */
+/* Return the normalisation of this set's inputs: its own, else that of all its bases. TT_ERR_STATE: the bases'
+ * differ. */
 tt_status tt__dataset_normalization(const tt_dataset *dataset, tt__normalization *out);
 
 #endif

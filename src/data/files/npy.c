@@ -1,5 +1,5 @@
-/* .npy files. A header, which is not trusted, is a literal of Python's, of which only what NumPy writes is understood.
- * The elements are read straight into the tensor's memory. */
+/* .npy files. A header is a literal of Python's; it is not trusted, and only the forms that NumPy writes are
+ * understood. The elements are read straight into the tensor's memory. */
 #include "data/files/npy.h"
 
 #include "base/error.h"
@@ -297,7 +297,7 @@ static void widen_unsigned(void *to, const uint8_t *from, int64_t count, size_t 
     }
 }
 
-/* Refuse bools other than 0 and 1, and u64 that i64 has not. */
+/* Refuse bools other than 0 and 1, and u64 values that i64 can't hold. */
 static tt_status check_elements(const tt__npy_header *h, const char *name, const void *data, int64_t count) {
     const uint8_t *bools = data;
     const int64_t *wide = data;

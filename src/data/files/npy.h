@@ -27,7 +27,7 @@ void tt__npy_put_header(tt__bytes *to, const tt_tensor *x);
 
 /* ---- .npz: the names in an archive, and those of tensors in a tree of values ---- */
 
-/* Check that no name comes twice. Else the error has this status, and begins with `who`. */
+/* Check that no name comes twice. The error has this status, and begins with `who`. */
 tt_status tt__npz_check_names(const char *who, tt_status status, const char *const *names, int64_t count);
 
 #endif

@@ -50,8 +50,8 @@ void tt__image_planes(uint8_t *out, const tt__image *image, int64_t top, int64_t
 }
 
 /* ---- resizing ---- One direction after the other. Each pixel of the result is a weighted mean of those that a
- * triangle covers, whose half width is one pixel of the larger picture. As in PIL, whose pixels come out, weights are
- * integers of 22 bits behind the point, and the result of each direction is rounded to 8 bits. */
+ * triangle covers, whose half width is one pixel of the larger picture. To give PIL's pixels, weights are integers with
+ * 22 bits behind the point, and the result of each direction is rounded to 8 bits. */
 
 enum { WEIGHT_BITS = 32 - 8 - 2 };
 
@@ -60,7 +60,7 @@ typedef struct weights {
     int64_t n, most;
     int64_t *begin, *count;
     int32_t *weight;
-    double *exact; /* of one result */
+    double *exact; /* weights of one result */
 } weights;
 
 /* Fill the weights of result i; `scale`: pixels of the source for one of the result. */

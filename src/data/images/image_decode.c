@@ -125,7 +125,7 @@ typedef struct jpeg_work {
     tt__image *image;
     const char *name;
     size_t size;
-    tt_status status;           /* of an error that this file found */
+    tt_status status;           /* of an error that our own checks found */
     char text[JMSG_LENGTH_MAX]; /* of an error that the library found; else "" */
     bool out_of_memory;
 } jpeg_work;
@@ -144,7 +144,7 @@ static void jpeg_emit_message(j_common_ptr info, int level) {
         jpeg_error_exit(info);
 }
 
-/* A progressive file refines the whole picture with each scan: thousands of short ones would keep us for hours. */
+/* Refuse too many scans: in a progressive file each one refines the whole picture, and thousands would take hours. */
 static void jpeg_count_scans(j_common_ptr info) {
     enum { MOST_SCANS = 500 };
     jpeg_work *w = info->client_data;

@@ -37,8 +37,8 @@ void tt__batches_free(tt__batches *batches);
 /* Make new buffers, pinned for `device`, in place of those that nobody uses. */
 tt_status tt__batches_pin(tt__batches *batches, const tt_device *device);
 
-/* Choose a buffer that nobody else uses, of uninitialised rows, to be filled; *out stays where it is. Where copies to a
- * device still read all of them, it waits for the oldest. */
+/* Choose a buffer that nobody else uses, to be filled; its rows are uninitialised, and *out stays where it is. If
+ * copies to a device still read all free buffers, wait for the oldest. */
 tt_status tt__batches_choose(tt__batches *batches, tt__batch_buffer **out);
 
 /* Lend tensors of the first n rows of a buffer: lent_x and lent_y. The loan before it has ended. */

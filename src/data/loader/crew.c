@@ -11,7 +11,7 @@ struct tt__loader_crew {
     tt__loader_crew_work work;
     void *user;
     pid_t process;
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* guards all below */
     pthread_cond_t there_is_work, one_is_done;
     int64_t slots, taken, begun, added;
     int64_t running; /* jobs in workers' hands */
@@ -92,7 +92,7 @@ tt_status tt__loader_crew_start(tt__loader_crew **out, int workers, int64_t slot
 
 bool tt__crew_is_elsewhere(const tt__loader_crew *crew) { return crew->process != getpid(); }
 
-/* End the threads; a forked child has none, and locks that nobody will give back. */
+/* End the threads. A forked child has none, and its locks may stay taken for good. */
 static void crew_join(tt__loader_crew *c) {
     pthread_mutex_lock(&c->lock);
     c->ends = true;

@@ -1,8 +1,7 @@
 /* Threads that do numbered jobs; their results are taken in the order in which the jobs were added.
  *
- * Jobs live in a ring of slots, which the user fills and reads: a slot belongs to the user, from tt__loader_crew_add()
- * to a worker, and from tt__loader_crew_take() to the user again. One thread at a time adds, takes, cancels and
- * ends. */
+ * Jobs live in a ring of slots, which the user fills and reads. tt__loader_crew_add() hands a slot to a worker, and
+ * tt__loader_crew_take() hands it back to the user. One thread at a time adds, takes, cancels and ends. */
 #ifndef TT_DATA_CREW_H
 #define TT_DATA_CREW_H
 
@@ -27,7 +26,7 @@ void tt__loader_crew_add(tt__loader_crew *crew);
 /* Wait for the oldest job, and return its slot; -1: there is none. The slot stays the user's until the next call. */
 int64_t tt__loader_crew_take(tt__loader_crew *crew);
 
-/* Forget all jobs: those that no worker has begun, and, after waiting for their ends, the others. */
+/* Forget all jobs, after waiting for the end of those that workers have begun. */
 void tt__loader_crew_cancel(tt__loader_crew *crew);
 
 /* Is this a forked child of the process that has the threads? Then nothing but tt__loader_crew_end() is allowed. */

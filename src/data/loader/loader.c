@@ -169,7 +169,7 @@ static tt_status give_jobs(tt_loader *loader) {
     return TT_OK;
 }
 
-/* Get the oldest batch, made. Job 0 is the only one without workers. */
+/* Get the oldest batch once it is made. Without workers there is only job 0, which the caller does. */
 static tt_status finished_job(tt_loader *loader, tt__loader_job **out) {
     int64_t slot = 0;
     if (loader->crew) {
@@ -350,7 +350,7 @@ double tt_loader_waited(const tt_loader *loader) {
 
 /* ---- another share ---- */
 
-/* Make buffers for the batches of a larger share, if those there are were cut to a smaller one. */
+/* Make buffers for the batches of a larger share, if the present ones are cut to a smaller one. */
 static tt_status enlarge_batches(tt_loader *loader) {
     int64_t rows = loader->batch_size < loader->examples ? loader->batch_size : loader->examples;
     tt_tensor_spec x = loader->batches.x, y = loader->batches.y;

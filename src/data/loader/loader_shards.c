@@ -1,6 +1,5 @@
-/* Batches of virtual ranks: the shares of a loader's order (distributed_sampler.c) give one in turn, first the first
- * batch of each, then the second of each; or several in a row, first the first k of each, then the next k of each.
- * Share i of n indices has one more than the others if i < n mod shares. */
+/* Batches of virtual ranks: the shares of a loader's order (distributed_sampler.c) take turns. Each gives one batch a
+ * turn, or k in a row. Share i of n indices has one more than the others if i < n mod shares. */
 #include "data/loader/loader.h"
 
 /* Examples of share i that come in batches. */

@@ -2,7 +2,7 @@
  *
  * A position is a number of examples that all ranks together have visited in the epoch. An order that depends on the
  * epoch alone (DistributedSampler's) is made again, and dealt from that position on among the ranks that there are now;
- * any other order is part of the state, and so are the sizes of the batches of a program's own batch sampler. */
+ * any other order is part of the state. So are the batch sizes of a program's own batch sampler. */
 #include "base/error.h"
 #include "data/loader/loader.h"
 #include "tensor/core/named_tensors.h"

@@ -1,6 +1,6 @@
 /* Batch samplers: one that cuts another sampler's order into batches, and those of a program's own.
  *
- * A loader with the first kind does what it does with that sampler, a batch size and drop_last. */
+ * A loader with the first kind behaves as with the other sampler, a batch size and drop_last. */
 #include "data/samplers/sampler.h"
 
 #include "base/args.h"
@@ -73,7 +73,7 @@ static void own_batches_destroy(void *user) {
     free(o);
 }
 
-/* Ask a function of the class for a number, from `least` on. */
+/* Ask a function of the class for a number, which must be at least `least`. */
 static tt_status ask_number(const tt_batch_sampler_new_args *a, const tt_batch_sampler_class *cls, const char *name,
                             int64_t (*ask)(void *user), int64_t least, int64_t *out) {
     static const char who[] = "tt_batch_sampler_new";

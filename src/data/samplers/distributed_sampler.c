@@ -19,7 +19,7 @@
 
 typedef struct share {
     int64_t dataset_size, replicas;
-    int64_t first, count; /* of the replicas whose shares these are */
+    int64_t first, count; /* the first replica whose share is here, and how many are */
     bool is_virtual;
     bool drop_last, exact;
     uint64_t seed;

@@ -2,9 +2,9 @@
  * under a DataLoader.
  *
  * At the start of an epoch a DataLoader draws a base seed for its workers, from the generator that it was given or else
- * from the default one; nothing uses it here. Then its sampler draws. RandomSampler without a generator draws the seed
- * of one, from the default generator; with one it permutes with that itself, a second time at the epoch's end (for the
- * part of an epoch longer than the data set, here none). */
+ * from the default one; nothing uses it here. Then its sampler draws. RandomSampler without a generator draws a seed
+ * for a new one from the default generator. With a generator it permutes by that one, and again at the epoch's end, for
+ * an epoch longer than the data set (here never). */
 #include "base/args.h"
 #include "base/error.h"
 #include "data/samplers/sampler.h"
@@ -145,9 +145,9 @@ tt_sampler *tt_subset_random_sampler_with(const tt_subset_random_sampler_args *a
 }
 
 /* ---- by weight: the draws of torch.multinomial() on the CPU ----
- * With replacement: each draw is an even number in 0 .. 1, looked up in the weights' running sum. Without: each example
- * gets an exponential number q, and those with the largest weight / q come, largest first (Efraimidis and Spirakis,
- * "Weighted random sampling with a reservoir", 2006). */
+ * With replacement: each draw is a uniform number in 0 .. 1, looked up in the weights' running sum. Without: each
+ * example gets an exponential number q, and those with the largest weight / q come, largest first (Efraimidis and
+ * Spirakis, "Weighted random sampling with a reservoir", 2006). */
 
 typedef struct keyed {
     double key;
@@ -157,7 +157,7 @@ typedef struct keyed {
 typedef struct lottery {
     int64_t n, draws;
     tt_generator *generator; /* or NULL */
-    double *weight;          /* (n); with replacement the running sum's share, the last one 1 */
+    double *weight;          /* (n); with replacement: running sums, divided by the total */
     keyed *keys;             /* (n) without replacement */
 } lottery;
 
@@ -244,7 +244,7 @@ static tt_status check_weights(const char *who, const tt_weighted_random_sampler
     return TT_OK;
 }
 
-/* Replace the weights by their running sum's share. */
+/* Replace the weights by their running sums, divided by the total; the last one is 1. */
 static void sum_weights(lottery *l) {
     double sum = 0;
     for (int64_t i = 0; i < l->n; i++)

@@ -9,7 +9,7 @@
 struct tt_sampler {
     tt_sampler_class cls; /* `name` is never NULL */
     void *user;
-    atomic_int holders; /* the caller, until it frees the sampler, and loaders */
+    atomic_int holders; /* the caller (until it frees the sampler), and loaders */
     atomic_bool freed;  /* by the caller */
     int64_t dataset_size;
     int64_t size; /* examples an epoch */
@@ -29,11 +29,11 @@ struct tt_sampler {
     int64_t virtual_ranks; /* 0: none */
     int64_t shards;        /* the shares of virtual ranks that the indices have, one after the other */
     bool exact;            /* shares may differ in size by one */
-    int64_t (*rest)(void *user, int64_t visited); /* set `visited`; returns how many of the others are this rank's */
-    void (*share)(void *user, int64_t replicas, int64_t rank); /* divide by so many ranks from now on, as this one */
+    int64_t (*rest)(void *user, int64_t visited); /* set `visited`; returns how many of the rest are this rank's */
+    void (*share)(void *user, int64_t replicas, int64_t rank); /* divide by `replicas` from now on, as `rank` */
 
     /* Of a batch sampler: either the sampler whose order it cuts, or its own batches. */
-    tt_sampler *cuts;   /* held by `user`'s destroy; NULL: none */
+    tt_sampler *cuts;   /* held until `user` is destroyed; NULL: none */
     int64_t batch_size; /* of the batches that are cut */
     bool drop_last;
     /* (batches) sizes in the epoch of `indices`, 0 behind the last one; owned by `user`; or NULL */
@@ -53,14 +53,14 @@ void tt__sampler_release(tt_sampler *sampler); /* NULL is allowed */
 /* Begin an epoch: order (size) := its indices, sampler->now of them. */
 tt_status tt__sampler_begin(tt_sampler *sampler, int64_t *order);
 
-/* Begin the rest of an epoch after the ranks together have visited so many examples: needs `rest`. */
+/* Begin the rest of an epoch, of which the ranks together have visited `visited` examples: needs `rest`. */
 tt_status tt__sampler_resume(tt_sampler *sampler, int64_t visited, int64_t *order);
 
-/* Have an epoch begun whose order is given: sampler->size indices, or as many as `sizes` (NULL: it has none) add up to,
- * which are valid. */
+/* Begin an epoch with a given order of valid indices: sampler->size of them, or as many as `sizes` (NULL: none) add up
+ * to. */
 void tt__sampler_put(tt_sampler *sampler, const int64_t *order, const int64_t *sizes);
 
-/* Return the most indices of a share, if that many ranks share the order. */
+/* Return the most indices of a share, if `replicas` ranks share the order. */
 int64_t tt__sampler_room(const tt_sampler *sampler, int64_t replicas);
 
 /* Have the order shared by `replicas` ranks from now on, of which this is number `rank`: needs `share`. The epoch under

@@ -42,7 +42,7 @@ typedef struct candidate {
 typedef struct word_work {
     const tt__merges *merges;
     piece *pieces;
-    candidate *heap; /* the lowest rank first, of equals the one furthest to the left */
+    candidate *heap; /* the lowest rank first; of equal ones, the leftmost */
     size_t count;    /* in the heap */
 } word_work;
 

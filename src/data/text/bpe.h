@@ -1,5 +1,5 @@
-/* GPT-2's byte pair encoding: how a text is cut into words, which pairs of tokens in them become one, and which
- * first. */
+/* GPT-2's byte pair encoding: how a text is cut into words, and in what order pairs of tokens in a word become one
+ * token. */
 #ifndef TT_DATA_BPE_H
 #define TT_DATA_BPE_H
 

@@ -1,5 +1,5 @@
 /* GPT-2's tokenizer from its two files: vocab.json, an object of tokens' texts and numbers, and merges.txt, a pair of
- * texts in each line, the first to be merged first. In these texts each byte stands as a character that can be seen. */
+ * texts in each line, the first to be merged first. In these texts each byte is written as a visible character. */
 
 #include "base/error.h"
 #include "base/text/json.h"
@@ -43,7 +43,7 @@ static char_class class_at(const uint8_t *text, size_t size, size_t *length) {
     return tt__is_space(c) ? SPACE : tt__is_number(c) ? NUMBER : OTHER;
 }
 
-/* Return the length of "'s" and its like at the beginning; 0: there is none. */
+/* Return the length of a contraction at the beginning, such as "'s"; 0: there is none. */
 static size_t contraction(const uint8_t *text, size_t size) {
     static const char *const endings[] = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {

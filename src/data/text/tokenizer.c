@@ -26,7 +26,7 @@ void tt__token_put(tt__token_list *list, int64_t token) {
 
 /* Return the slot of these bytes: the token's, or the free one where it would stand. */
 static size_t token_slot(const tt_tokenizer *t, const uint8_t *bytes, size_t size) {
-    size_t at = (size_t)tt__siphash_own(bytes, size) & t->map.mask; /* files could choose others to collide */
+    size_t at = (size_t)tt__siphash_own(bytes, size) & t->map.mask; /* else files could make tokens collide */
     for (; t->map.slots[at] >= 0; at = (at + 1) & t->map.mask) {
         const tt__span *token = &t->tokens[t->map.slots[at]];
         if (token->size == size && !memcmp(token->data, bytes, size))

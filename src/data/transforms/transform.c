@@ -61,14 +61,14 @@ tt_transform *tt__transform_new(const void *kind, size_t size) {
     return t;
 }
 
-/* Free one by whoever owns it. */
+/* Free a transform, for whoever owns it. */
 static void transform_end(tt_transform *transform) {
     if (transform->cls->destroy)
         transform->cls->destroy(transform);
     tt__quarantine(transform, sizeof *transform, free);
 }
 
-/* Record that it was taken over before. */
+/* Record that the transform was taken over before. */
 static tt_status transform_fail_owned(const char *who, const tt_transform *transform) {
     return tt__fail(TT_ERR_STATE, "%s: this %s was taken over already, by a composition or a data set; make another",
                     who, transform->cls->name);

@@ -17,8 +17,8 @@ typedef struct tt__transform_class {
 struct tt_transform {
     const tt__transform_class *cls;
     bool owned;           /* taken over by a composition or a data set, which ends it */
-    int64_t count;        /* of a composition: */
-    tt_transform **parts; /* its transforms, owned; none is a composition */
+    int64_t count;        /* of a composition: how many transforms it has */
+    tt_transform **parts; /* (count) those, owned; none is a composition */
 };
 
 /* Make a transform: a copy of a kind's struct. */
@@ -44,7 +44,7 @@ tt_tensor_spec tt__image_resized(const tt_tensor_spec *spec, int64_t height, int
 /* Return x w + sum, rounded once, as torch's processors do: the product of two f32 is exact in f64. */
 static inline float tt__fused(float x, float w, float sum) { return (float)((double)x * (double)w + (double)sum); }
 
-/* to[0..n) := from, rounded to the nearest, to even between two, and cut to 0 .. 255. */
+/* to[0..n) := from, rounded to the nearest (halves to even), and cut to 0 .. 255. */
 void tt__floats_to_u8(uint8_t *to, const float *from, int64_t n);
 void tt__u8_to_floats(float *to, const uint8_t *from, int64_t n);
 

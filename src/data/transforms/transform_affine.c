@@ -1,8 +1,8 @@
 /* Transforms by an affine map: RandomAffine and RandomRotation.
  *
- * An element of the result comes from where the inverse map puts it: the 2 x 3 matrix is made in f64, then everything
- * is f32, in the steps of torchvision's affine(): normalised coordinates, grid_sample() with zeros outside, then the
- * fill by the weight of what lay inside. */
+ * An element of the result comes from the place to which the inverse map leads. The 2 x 3 matrix is made in f64; then
+ * everything is f32, in the steps of torchvision's affine(): normalised coordinates, grid_sample() with zeros outside,
+ * then a mixture with the fill, by the weight of what lay inside. */
 #include "data/transforms/transform.h"
 
 #include "base/args.h"
@@ -63,7 +63,7 @@ typedef struct source {
     float weight[4];
 } source;
 
-/* Is a place so far outside that no element of it counts? Its coordinates might not fit integers. */
+/* Is a place so far outside that no element of the image counts? Its coordinates might not fit integers. */
 static bool far_outside(float x, float y, tt__image_size s) {
     return !(x > -2 && y > -2 && x < (float)(s.width + 1) && y < (float)(s.height + 1));
 }

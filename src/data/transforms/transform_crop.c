@@ -21,7 +21,7 @@ static void fill_elements(char *to, int64_t n, tt__image_size s, double fill) {
 
 static int64_t clamp_to(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
-/* Copy one row of the window that begins in column `left`; from NULL: the row is outside of the image. */
+/* Copy one row of the window that begins in column `left`; `from` NULL: the row is outside of the image. */
 static void copy_window_row(char *to, const char *from, int64_t left, int64_t width, tt__image_size s, double fill) {
     int64_t begin = from ? clamp_to(-left, 0, width) : width, end = clamp_to(s.width - left, begin, width);
     fill_elements(to, begin, s, fill);

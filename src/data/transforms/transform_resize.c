@@ -1,8 +1,8 @@
 /* Transforms to another size: Resize and RandomResizedCrop.
  *
- * Row i of the result is at row (i + 1/2) scale - 1/2 of the source, where scale is the ratio of the sizes; so with
- * columns. An element is mixed from the four around its place, or taken from the nearest, as torch's interpolate() does
- * in f32. */
+ * Row i of the result is at row (i + 1/2) scale - 1/2 of the source, where scale is the ratio of the sizes; the same
+ * holds for columns. An element is mixed from the four around its place, or taken from the nearest, as torch's
+ * interpolate() does in f32. */
 #include "data/transforms/transform.h"
 
 #include "base/args.h"
@@ -73,7 +73,7 @@ typedef struct resizing {
     double scale[2], ratio[2]; /* of a random region */
 } resizing;
 
-/* Memory of one call: taps, and of u8 images a plane before and after. */
+/* Return the bytes of one call's memory: taps, and two planes of f32, before and after. */
 static size_t resizing_bytes(const resizing *r, tt__image_size s) {
     return (size_t)(r->height + r->width) * sizeof(tap) +
            (size_t)(s.height * s.width + r->height * r->width) * sizeof(float);

@@ -1,6 +1,6 @@
-/* What the processes of a job tell their launcher, and it tells them: packets on the job's own socket, and words in
- * shared memory. The socket is an abstract Unix socket of the launcher, on each host of the job. No store is needed, so
- * the host of the store may be lost.
+/* What the processes of a job and their launcher tell each other: packets on the job's own socket, and words in shared
+ * memory. The socket is an abstract Unix socket of the launcher, on each host of the job. No store is needed, so the
+ * host of the store may be lost.
  *
  *   rank     -> launcher  TT__JOB_RECORDER with a descriptor of the memory of its flight recorder. The connection stays
  *                         open as long as that memory is in use.
@@ -65,7 +65,7 @@ typedef struct tt__job_recorder {
 
 /* A reader's request. */
 typedef struct tt__job_list {
-    int32_t bare; /* not 0: without descriptors, of which the kernel lets a user have only so many in packets */
+    int32_t bare; /* not 0: without descriptors, because the kernel lets a user have only so many in packets */
 } tt__job_list;
 
 /* A rank's thread got a signal that ends the process. */
@@ -97,12 +97,12 @@ typedef struct tt__job_rank {
     bool stopped;        /* by a signal; set for ranks of other nodes: a reader sees those of its host itself */
     uint64_t activity;   /* tt__proc_activity() of a stopped rank */
     tt__moment ended;    /* when */
-    tt__moment now;      /* on its host, later than all in the recorder */
+    tt__moment now;      /* the present time on its host, later than all in the recorder */
     tt__job_recorder at; /* where its recorder is in the descriptor's file; size 0: it has none */
     char hostname[64];
 } tt__job_rank;
 
-/* A round. Of a wanted round only the number is set, of one that won't come the number and `reason`. */
+/* A round. A wanted round has only its number; a round that won't come has its number and `reason`. */
 typedef struct tt__job_round {
     int32_t number, rank, world; /* rank: the receiver's; -1: it doesn't take part */
     int32_t port;                /* of the job's store */
@@ -168,8 +168,9 @@ int tt__job_receive(int fd, tt__job_packet *packet, int *attached);
 /* After -1, record the error: TT_ERR_AUTH this process was refused, and why; TT_ERR_NET `who` has ended. */
 tt_status tt__job_fail_ended(const tt__job_packet *packet, const char *who);
 
-/* ---- the timers of a process (tt_expires()), in memory that it hands to its launcher, which ends it if one expires.
- * The launcher reads that memory as a file: nothing that the process does to it can harm the launcher. ---- */
+/* ---- the timers of a process (tt_expires()), in memory that the process hands to its launcher. If one expires, the
+ * launcher ends the process. It reads that memory as a file: nothing that the process does to it can harm the launcher.
+ * ---- */
 
 enum { TT__TIMERS = 64 };
 
@@ -191,14 +192,14 @@ typedef struct tt__timers {
  * packets.
  *
  * All ranks may want a round although nobody was lost: a call may have timed out. A round's number is higher than that
- * of the round before, not always by one. Of a rank's recorders the newest counts; after the rank's end it can still be
- * read, and tells whether the rank stopped as agreed. A new worker finds the round in which it begins as TT_ROUND in
- * its environment; absent: 0. ---- */
+ * of the round before, not always by one. If a rank has several recorders, the newest counts. After the rank's end it
+ * can still be read, and tells whether the rank stopped as agreed. A new worker finds the round in which it begins as
+ * TT_ROUND in its environment; absent: 0. ---- */
 
 typedef struct tt__recovery_words {
     _Atomic uint32_t recovers;    /* 1: this process survives a failure of others */
     _Atomic uint32_t wants_round; /* the round that it waits for; 0: none */
-    _Atomic uint32_t lost;        /* 1 + the rank that its last TT_ERR_PEER blamed, as of its present round; 0: none */
+    _Atomic uint32_t lost;        /* 1 + the rank, of its present round, that its last TT_ERR_PEER blamed; 0: none */
     _Atomic uint32_t stopped_by;  /* the signal for which all ranks agreed to stop; 0: none */
 } tt__recovery_words;
 

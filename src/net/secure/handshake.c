@@ -98,7 +98,7 @@ static void fail_handshake(tt__handshake *h, tt__refusal why) {
     }
 }
 
-/* Is it the same job, as far as a client has to know it? */
+/* Is it the same job? A client of a store need not know the job, and sends zeros. */
 static bool is_same_job(const tt__handshake *h, const uint8_t job[TT__JOB_SIZE]) {
     static const uint8_t unknown[TT__JOB_SIZE];
     if (h->role.purpose != TT__PURPOSE_STORE)
@@ -306,7 +306,7 @@ static const struct {
 
 tt_status tt__handshake_error(const tt__handshake *h) {
     tt__refusal why = h->refusal;
-    if (why == TT__REFUSED_NO_PROOF || why == TT__REFUSED_NO_SECRET) /* the same fact; which side is this one? */
+    if (why == TT__REFUSED_NO_PROOF || why == TT__REFUSED_NO_SECRET) /* told from this side's point of view */
         why = proves_secret(h) ? TT__REFUSED_NO_SECRET : TT__REFUSED_NO_PROOF;
     return tt__fail(words[why].status, "%s", words[why].text);
 }

@@ -9,8 +9,8 @@
  *   server  ACCEPT     HMAC-SHA-256 over "server", HELLO, CHALLENGE and the channel
  *   server  REFUSAL    instead of any of its messages: the reason; then it closes
  *
- * Proofs cover everything said, so they serve for nothing else: not for another connection (random bytes of both), not
- * the other way round (the role), not for another service, job or pair of ranks. `channel` ties them to the encrypted
+ * Proofs cover everything said, so none can be used again: not for another connection (random bytes of both), not by
+ * the other side (the role), not for another service, job or pair of ranks. `channel` ties them to the encrypted
  * connection they are made on. A store's clients don't know its job, and learn it from the challenge: the store's life.
  * The client proves first, so that a stranger gets nothing to test a guess of the secret with. Without a secret the
  * same messages detect strangers and other jobs, but prove nothing. A side with a secret never accepts one without.
@@ -42,7 +42,7 @@ typedef struct tt__handshake_role {
     tt__purpose purpose;
     tt__sealing sealing;
     const tt__secret *secret;      /* borrowed until the handshake is over; NULL or none set: nothing is proved */
-    uint8_t job[TT__JOB_SIZE];     /* both must have the same; zeros of a store's client, which learns it */
+    uint8_t job[TT__JOB_SIZE];     /* the same on both sides; a store's client sends zeros, and learns it */
     int rank, peer;                /* own rank, and the expected one; TT__ANY_RANK: none, any */
     uint8_t channel[TT__MAC_SIZE]; /* tt__stream_channel(); zeros on a plain connection */
 } tt__handshake_role;
@@ -74,8 +74,8 @@ typedef struct tt__handshake {
     tt__handshake_role role;
     tt__handshake_state state;
     tt__refusal refusal;
-    /* Once done: the other side's rank and the server's job, as the other side says. If there is a secret, the other
-     * side has proved it. */
+    /* Once done: the other side's rank and the server's job, as the other side says. With a secret, the proof covers
+     * both. */
     int peer;
     uint8_t job[TT__JOB_SIZE];
 
@@ -96,8 +96,8 @@ size_t tt__handshake_wants(const tt__handshake *handshake);
 /* Take received bytes. Returns how many were taken: all, unless the handshake ended before. */
 size_t tt__handshake_feed(tt__handshake *handshake, const void *data, size_t size);
 
-/* Derive the keys for what this side sends and receives after a handshake that is done and has proved the secret: from
- * the secret and both introductions, so they are of this connection, job, service and pair of ranks alone. */
+/* Derive the keys for what this side sends and receives, after a handshake that is done and has proved the secret. They
+ * come from the secret and both introductions, so no other connection, job, service or pair of ranks has them. */
 void tt__handshake_keys(const tt__handshake *handshake, uint8_t send[TT__MAC_SIZE], uint8_t receive[TT__MAC_SIZE]);
 
 /* Drop the first `size` bytes of `out`, which were sent. */

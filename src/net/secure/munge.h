@@ -1,6 +1,6 @@
 /* MUNGE: how ranks that srun starts on several hosts share a job secret that nobody gave them. Rank 0 seals it into a
- * credential, which the munged daemons of the cluster make with a key that only they have, and its store hands the
- * credential to the other ranks. libmunge is loaded by the first call. */
+ * credential, and its store hands the credential to the other ranks. The munged daemons of the cluster make and open
+ * credentials with a key that only they have. libmunge is loaded by the first call. */
 #ifndef TT_NET_MUNGE_H
 #define TT_NET_MUNGE_H
 
@@ -12,8 +12,8 @@ enum { TT__MUNGE_PAYLOAD_MAX = 256 };
  * allows (usually an hour). If munged does not answer, waits for some seconds. TT_ERR_AUTH, with MUNGE's own words. */
 tt_status tt__munge_seal(char credential[TT__MUNGE_CREDENTIAL_MAX], const char *text);
 
-/* Open a credential that a process of this user has sealed; another user's is refused. It may have been opened on this
- * host before: each rank opens the same one. TT_ERR_AUTH. */
+/* Open a credential that a process of this user has sealed; another user's is refused. All ranks of a host may open the
+ * same one. TT_ERR_AUTH. */
 tt_status tt__munge_open(const char *credential, char text[TT__MUNGE_PAYLOAD_MAX]);
 
 /* ---- asking the store of rank 0 for its credential. A rank connects and sends four bytes: 0xF6 version 0 0. The

@@ -103,7 +103,7 @@ static answer ask_diag(int netlink, const pair *p, uid_t *user) {
     if (reply.head.nlmsg_type == NLMSG_ERROR && n >= (ssize_t)NLMSG_LENGTH(sizeof(struct nlmsgerr))) {
         struct nlmsgerr error;
         memcpy(&error, NLMSG_DATA(&reply.head), sizeof error);
-        return error.error == -ENOENT ? NOT_THERE : NO_ANSWER; /* else it has no sock_diag */
+        return error.error == -ENOENT ? NOT_THERE : NO_ANSWER; /* any other error: the kernel has no sock_diag */
     }
     if (reply.head.nlmsg_type != SOCK_DIAG_BY_FAMILY || n < (ssize_t)NLMSG_LENGTH(sizeof(struct inet_diag_msg)))
         return NO_ANSWER;

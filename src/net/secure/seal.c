@@ -14,12 +14,12 @@
 enum {
     RECORD = TT__SEAL_HEAD + TT__SEAL_PIECE + TT__SEAL_TAG,
     BATCH = 3,             /* records sent together: they fit in a second-level cache */
-    AHEAD = 256,           /* read behind a large record: the next one's size, and what is small before it */
+    AHEAD = 256,           /* also read behind a record: the size of the next, or small ones before that */
     FIRST = 8 << 10,       /* read while the next record's size is not known */
-    ROOM = RECORD + FIRST, /* of the buffer of what has come */
-    SMALL = 1024,          /* a record ends before a large piece if it has no more than this, */
-    LARGE = 8 << 10,       /* so that large pieces are received where they belong */
-    PARTS = 8              /* of the caller's pieces in a record */
+    ROOM = RECORD + FIRST, /* bytes of the buffer `came` */
+    SMALL = 1024,          /* a record of at most so many bytes ends before a large piece */
+    LARGE = 8 << 10,       /* at least so many are a large piece, which is received straight into the caller's memory */
+    PARTS = 8              /* the most of the caller's pieces in a record */
 };
 
 /* One direction. */
@@ -27,7 +27,7 @@ typedef struct direction {
     EVP_CIPHER_CTX *context;
     uint8_t *key; /* in memory that is not dumped */
     uint64_t number, rekey_every;
-    bool begun; /* the next record: OpenSSL has its nonce */
+    bool begun; /* OpenSSL has the nonce of the next record */
 } direction;
 
 struct tt__seal {
@@ -43,9 +43,9 @@ struct tt__seal {
     size_t at, end;
     size_t checked; /* bytes from `at` on that were checked, before a tag */
     bool drained;   /* the last read brought less than it could */
-    bool borrows;   /* memory given to reads is left to this stream until they move something */
-    /* The first record's bytes from `direct_from` on lie not in `came`, but in the same place of this memory of the
-     * caller's; NULL: all are in `came`. */
+    bool borrows;   /* tt__stream_borrow(): a read that moved nothing keeps the memory that it was given */
+    /* The caller's memory, which has the first record's bytes from `direct_from` on, each in its place; NULL: all are
+     * in `came`. */
     uint8_t *direct;
     size_t direct_from;
 };
@@ -78,7 +78,7 @@ static bool make_key_page(tt__seal *seal) {
         seal->key_page = NULL;
         return false;
     }
-    /* Both only make it harder to find a key: a system that refuses has none the less sealed streams. */
+    /* Both only make it harder to find a key, so streams are sealed even if the system refuses. */
     (void)madvise(seal->key_page, seal->page_size, MADV_DONTDUMP);
     (void)mlock(seal->key_page, seal->page_size);
     return true;
@@ -106,7 +106,7 @@ tt_status tt__seal_new(tt__seal **out, const tt__seal_keys *keys) {
 void tt__seal_free(tt__seal *seal) {
     if (!seal)
         return;
-    EVP_CIPHER_CTX_free(seal->out.context); /* which overwrites what it knows of the key */
+    EVP_CIPHER_CTX_free(seal->out.context); /* this overwrites its copy of the key */
     EVP_CIPHER_CTX_free(seal->in.context);
     if (seal->key_page) {
         OPENSSL_cleanse(seal->key_page, 2 * TT__MAC_SIZE);
@@ -121,7 +121,7 @@ void tt__seal_rekey_every(tt__seal *seal, uint64_t records) { seal->out.rekey_ev
 
 /* ---- tags */
 
-/* Feed the parts of a record to OpenSSL; small ones in one call, each of which has its price. */
+/* Feed the parts of a record to OpenSSL, small ones together, because each call is costly. */
 static bool feed_parts(EVP_CIPHER_CTX *context, const struct iovec *parts, int n) {
     uint8_t small[TT__SEAL_HEAD + SMALL];
     size_t total = 0, at = 0;
@@ -139,7 +139,7 @@ static bool feed_parts(EVP_CIPHER_CTX *context, const struct iovec *parts, int n
     return good;
 }
 
-/* Give OpenSSL the next record's nonce, before that is needed if there is time. */
+/* Give OpenSSL the next record's nonce, early if there is time. */
 static bool begin_record(direction *d) {
     uint8_t nonce[12] = {0};
     if (d->begun)
@@ -225,7 +225,7 @@ static void keep_rest(tt__seal *seal, const struct iovec *parts, int n, size_t s
 typedef struct cursor {
     const struct iovec *pieces;
     int n;
-    size_t skip; /* of the first */
+    size_t skip; /* bytes of the first piece that were taken */
 } cursor;
 
 /* Take the next record's parts; returns how many, 0 at the end. */
@@ -258,7 +258,7 @@ typedef struct batch {
     uint8_t heads[BATCH][TT__SEAL_HEAD], tags[BATCH][TT__SEAL_TAG];
 } batch;
 
-/* Seal what may be sent together of the rest of the pieces. */
+/* Seal as much of the remaining pieces as may be sent together. */
 static bool fill_batch(tt__seal *seal, batch *b, cursor *c) {
     size_t size;
     b->n = b->records = 0;
@@ -357,8 +357,8 @@ void tt__seal_let_go(tt__seal *seal) {
     seal->direct = NULL;
 }
 
-/* Receive the rest of a record of `size` bytes straight to `data`, and behind it to the buffer, as if all of the record
- * lay there. *got is 0 while not all has come. */
+/* Receive the rest of a record of `size` bytes straight to `data`, and what follows it to where it would be if the
+ * buffer held all of the record. *got is 0 while not all has come. */
 static tt__io read_direct(tt__seal *seal, int fd, uint8_t *data, size_t size, size_t *got) {
     uint8_t *bytes = seal->came + TT__SEAL_HEAD, *tag = bytes + size;
     size_t n;

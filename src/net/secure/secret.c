@@ -21,7 +21,7 @@
 
 /* ---- the secret that this process has found out ---- */
 
-/* Set by the thread that joins, read by threads that load a secret and by that of a store. */
+/* Set by the thread that joins, read by threads that load a secret and by a store's. */
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 static char kept_text[TT__SECRET_MADE_SIZE], kept_credential[TT__MUNGE_CREDENTIAL_MAX];
 

@@ -30,14 +30,14 @@ typedef struct tt__secret {
     uint8_t wire_key[TT__MAC_SIZE];
 } tt__secret;
 
-/* Load it from the environment; set = false: there is none. Errors: TT_ERR_INVALID it is too short or too long;
+/* Load the secret from the environment; set = false: there is none. Errors: TT_ERR_INVALID it is too short or too long;
  * TT_ERR_IO its file can't be read, or others may read it, or the descriptor from `tutti run` is gone. */
 tt_status tt__secret_load(tt__secret *secret);
 
 /* Does the environment name a secret, valid or not? */
 bool tt__secret_is_named(void);
 
-/* Use the one that the program gives: NULL: that of the environment; "": none; else the text. */
+/* Choose the secret. `given` NULL: that of the environment; "": none; else the text itself. */
 tt_status tt__secret_choose(tt__secret *secret, const char *given);
 
 /* Derive the keys from these bytes. */
@@ -54,8 +54,8 @@ tt_status tt__secret_make(char text[TT__SECRET_MADE_SIZE]);
 
 /* ---- a secret that this process has found out: the last place at which tt__secret_load() looks ---- */
 
-/* Keep this text, instead of one kept before, and its credential, or NULL. Rank 0 has one, which a store of this
- * process hands to ranks that ask (munge.h). */
+/* Keep this text and its credential, instead of those kept before. Only rank 0 has a credential, else NULL: a store of
+ * this process hands it to ranks that ask (munge.h). */
 void tt__secret_keep(const char text[TT__SECRET_MADE_SIZE], const char *credential);
 
 /* Return what is kept; "": nothing. */
@@ -63,8 +63,8 @@ void tt__secret_kept(char text[TT__SECRET_MADE_SIZE]);
 void tt__credential_kept(char credential[TT__MUNGE_CREDENTIAL_MAX]);
 
 /* ---- how `tutti run` hands the secret to its ranks: as text in a sealed memfd, which they inherit at the descriptor
- * that TT_SECRET_FD names. So it is in nobody's environment, and can be read repeatedly, also by children that join by
- * themselves. ---- */
+ * that TT_SECRET_FD names. So the secret is in nobody's environment, and can be read repeatedly, also by children that
+ * join by themselves. ---- */
 
 /* Make the memfd with the secret's text, close-on-exec, at a number that shells' redirections don't use.
  * TT_ERR_SYSTEM. */

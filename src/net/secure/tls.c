@@ -21,15 +21,15 @@ struct tt__tls {
     uint8_t key[TT__MAC_SIZE];
 };
 
-/* ---- OpenSSL's view of a socket: its own raises SIGPIPE, and would be asked twice for each record of 16 KiB
+/* ---- the sockets that OpenSSL uses. Its own raise SIGPIPE, and make two calls for each record of 16 KiB
  *
  * What is encrypted is collected, several records at a time, and sent by one call; what the socket does not take waits
  * here. OpenSSL reads ahead as much. Only TLS's handshake writes straight to the socket, and reads one record at a
  * time: strangers who never finish theirs get no large buffer. */
 
 enum {
-    RECORD = 16 * 1024, /* the most that a record holds, */
-    AROUND = 64,        /* and more than it has around that */
+    RECORD = 16 * 1024, /* the most that a record holds */
+    AROUND = 64,        /* more than a record adds to that */
     BURST = 8 * RECORD, /* what is encrypted or read at a time */
     BURST_SIZE = BURST + 8 * AROUND
 };
@@ -145,7 +145,7 @@ static int offer_secret(SSL *ssl, const EVP_MD *hash, const unsigned char **name
 }
 
 static int find_secret(SSL *ssl, const unsigned char *name, size_t name_size, SSL_SESSION **session) {
-    *session = NULL; /* an unknown name is no error, but without a certificate to go on with it is the end */
+    *session = NULL; /* no error here, but the handshake then fails, as there is no certificate */
     return name_size != PSK_NAME_SIZE || memcmp(name, psk_name, name_size) != 0 ||
            (*session = make_session(ssl)) != NULL;
 }
@@ -154,7 +154,7 @@ static tt_status use_secret(tt__tls *tls, const tt__secret *secret) {
     memcpy(tls->key, secret->tls_key, sizeof tls->key);
     SSL_CTX_set_psk_use_session_callback(tls->context, offer_secret);
     SSL_CTX_set_psk_find_session_callback(tls->context, find_secret);
-    /* It knows no CA, so a certificate that is shown instead of the secret is refused. */
+    /* The context knows no CA, so a certificate that is shown instead of the secret is refused. */
     SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
     return SSL_CTX_set_ciphersuites(tls->context, "TLS_AES_128_GCM_SHA256")
                ? TT_OK
@@ -345,8 +345,8 @@ tt__io tt__tls_begin(void *ssl) {
     tt__io io = tls_result(ssl, result, errnum);
     if (io == TT__IO_END)
         return fail_tls(ssl, TT_ERR_AUTH, "the other side closed the connection");
-    /* A side that does not speak TLS may end so, too; but so does one that is just ending, and another try may find
-     * its successor. */
+    /* A side that does not speak TLS may reset the connection, too. But so does one that is just ending, and another
+     * try may find its successor. */
     if (io == TT__IO_FAILED && errnum == ECONNRESET)
         return fail_tls(ssl, TT_ERR_NET, "the other side reset the connection");
     ssl_wire(ssl)->collects = io == TT__IO_DONE;

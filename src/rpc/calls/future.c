@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAP_MS = 1000 /* of a wait without a deadline */ };
+enum { NAP_MS = 1000 /* one sleep of a wait without a deadline */ };
 
 static _Thread_local const tt__future_driver *thread_driver;
 

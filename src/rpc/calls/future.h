@@ -60,7 +60,7 @@ void tt__future_end(tt_future *future, tt_status status, const char *text, tt_rp
 /* Add a callback of the library's own: it must not wait, nor call functions of the program. */
 tt_status tt__future_follow(tt_future *future, tt_future_fn fn, void *user);
 
-/* Is it done? */
+/* Is the future done? */
 static inline bool tt__future_done(const tt_future *future) {
     return atomic_load_explicit(&future->done, memory_order_acquire);
 }

@@ -67,7 +67,7 @@ static void end_collection(collection *all) {
         status = all->futures[i]->status ? tt_future_wait(all->futures[i], 0)
                                          : tt_rpc_value_copy(&list.list.items[i], &all->futures[i]->value);
     if (status && list.list.items)
-        tt_rpc_value_free(&list); /* items that were not reached are none */
+        tt_rpc_value_free(&list); /* items that were not reached are of kind none */
     tt__future_end(all->out, status, status ? tt_last_error() : NULL, status ? tt_rpc_none() : list);
     for (int64_t i = 0; i < all->count; i++)
         tt_future_free(all->futures[i]);

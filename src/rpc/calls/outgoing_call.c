@@ -265,7 +265,7 @@ void tt__out_run(tt_rpc *rpc, tt__rpc_due *due) {
     out->is_due = false;
     out->stage = OUT_BUSY;
     if (stage == OUT_FAILED)
-        tt__transfer_end(rpc, &out->receives); /* into memory of the value */
+        tt__transfer_end(rpc, &out->receives); /* it receives into the value's memory */
     tt__rpc_unlock(rpc);
     if (stage == OUT_FAILED) {
         tt_rpc_value_free(&out->value);

@@ -59,10 +59,10 @@ tt__rpc_out *tt__out_take(tt_rpc *rpc);
 /* Find call `id` to worker `to`; NULL: it has ended. */
 tt__rpc_out *tt__out_find(const tt_rpc *rpc, uint32_t id, int to);
 
-/* End its transfers, and free its place. */
+/* End a call's transfers, and free its place. */
 void tt__out_give_back(tt_rpc *rpc, tt__rpc_out *out);
 
-/* Put it into rpc->due, so that the poller calls tt__out_run(). */
+/* Put a call into rpc->due, so that the poller calls tt__out_run(). */
 void tt__out_becomes_due(tt_rpc *rpc, tt__rpc_out *out);
 
 /* ---- their replies */

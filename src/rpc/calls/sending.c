@@ -42,7 +42,8 @@ static void drop_waiting(tt_rpc *rpc, tt__rpc_peer *peer) {
     while (peer->waiting) {
         tt__rpc_waiting *waiting = peer->waiting;
         peer->waiting = waiting->next;
-        if (waiting->transfer && waiting->transfer->due) /* it will not begin, so what follows it is due now */
+        /* the transfer will not begin, so what follows it is due now */
+        if (waiting->transfer && waiting->transfer->due)
             tt__rpc_due_add(rpc, waiting->transfer->due);
         free(waiting);
     }
@@ -139,7 +140,7 @@ static tt_status packet_out(tt_rpc *rpc, tt__rpc_peer *peer, const void *packet,
     uint32_t credit = peer->credit;
     memcpy((uint8_t *)header + offsetof(tt__rpc_header, credit), &credit, sizeof credit);
     if (tt__packet_send(rpc->network->messages, peer->id, packet, size)) {
-        tt_status status = rpc->network->ops->check(rpc->network, peer->id); /* records more than the link knows */
+        tt_status status = rpc->network->ops->check(rpc->network, peer->id); /* may know more than the link */
         (void)status;
         tt__rpc_lose(rpc, peer);
         if (transfer)

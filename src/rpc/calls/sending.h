@@ -59,7 +59,7 @@ void tt__transfer_begin(tt_rpc *rpc, tt__rpc_transfer *transfer, bool receive);
 /* Cancel the messages that are under way. If the transfer is just being begun, they are cancelled once it has begun. */
 void tt__transfer_cancel(tt_rpc *rpc, tt__rpc_transfer *transfer, tt_status status);
 
-/* Take a transfer, which is not to begin, from the packet for worker `to` that waits with it, if one does. */
+/* A transfer is not to begin: take it from the packet for worker `to` that waits with it, if there is one. */
 void tt__transfer_forget(tt_rpc *rpc, int to, const tt__rpc_transfer *transfer);
 
 /* Cancel what is under way, and free the messages. */

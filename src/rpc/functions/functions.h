@@ -46,8 +46,8 @@ tt_status tt__functions_close(void);
 
 /* ---- signatures */
 
-/* Is the value that of a NULL, where a tensor, a reference or a text is expected? Then this thread's last error, if it
- * has one, tells why it is NULL. */
+/* Was the value made of NULL, where a tensor, a reference or a text is expected? Then this thread's last error, if
+ * there is one, tells why. */
 bool tt__signature_is_null(const tt__rpc_type *type, const tt_rpc_value *value);
 
 /* Check that the arguments, or the result, fit a signature; `text` is the signature as it was written. Errors:

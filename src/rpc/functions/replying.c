@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SHORT_TEXT = 500 /* of an error: its packet needs no memory */ };
+enum { SHORT_TEXT = 500 /* bytes of an error's text whose packet needs no memory */ };
 
 /* ---- the end of a call */
 
@@ -209,8 +209,8 @@ void tt__served_finish(tt_rpc_call *call, tt_status status) {
         reply_value(call, &call->result);
 }
 
-/* Take the call of a link, which is freed. NULL: the call was dropped, and is gone. tt__served_drop() reads the link
- * only with the lock, and only before CALL_RUNS is set here. */
+/* Take the call that a link leads to, and free the link. NULL: the call was dropped, and is gone. tt__served_drop()
+ * reads the link only with the lock, and only before CALL_RUNS is set here. */
 static tt_rpc_call *take_later(later_link *link) {
     tt_rpc_call *call = atomic_exchange(&link->taken, true) ? NULL : link->call;
     if (call) {

@@ -28,7 +28,8 @@ static tt_status fail_in_reserve(tt_rpc *rpc, const tt__rpc_peer *from, const tt
     return tt__fail(TT_ERR_MEMORY, "worker %s has no memory for a packet of %zu bytes", rpc->name, packet->size);
 }
 
-/* There is no memory for a call, as this thread's last error says. A reference that it was to make is gone. */
+/* Refuse a call for which there is no memory, with this thread's last error. A reference that the call was to make is
+ * gone. */
 static tt_status refuse_call_packet(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc_packet_view *view,
                                     const tt__rpc_packet *packet) {
     if (view->header.kind == TT__RPC_KEEP && view->header.serial > from->last_serial)
@@ -53,7 +54,7 @@ static tt_status take_call_packet(tt_rpc *rpc, tt__rpc_peer *from, const tt__rpc
     return status == TT_ERR_MEMORY && from->id != rpc->id ? refuse_call_packet(rpc, from, view, packet) : status;
 }
 
-/* Fail if the sender has given this worker up: lose_sender() sends an error of no call then. */
+/* Fail if the sender has given this worker up: its lose_sender() sends an error that belongs to no call. */
 static tt_status check_given_up(const tt__rpc_packet_view *view) {
     tt_rpc_value said;
     tt__rpc_decoder decoder = {.view = view, .at = view->value, .end = view->value + view->header.value_bytes};
@@ -109,7 +110,7 @@ static tt_status take_packet(tt_rpc *rpc, tt__rpc_peer *from, tt__rpc_packet *pa
 }
 
 /* Lose a worker whose packet could not be handled: one that breaks the protocol counts as lost, and harms nobody else.
- * It is told so, in an error of no call, since it may have done nothing wrong, and wait for replies. */
+ * It is told so, in an error that belongs to no call: it may have done nothing wrong, and wait for replies. */
 static void lose_sender(tt_rpc *rpc, tt__rpc_peer *from, tt_status status) {
     tt__saved_error why;
     tt__error_save(&why);

@@ -50,7 +50,7 @@ static void take_call(tt_rpc_call *call, int which) {
     *in = (tt__served_place){0};
 }
 
-/* Without memory for a larger table it stays as it is, if there is one. */
+/* Make room for one more call. Without memory for a larger table, the present one, if any, stays. */
 static tt_status served_room(tt_rpc *rpc) {
     tt__served_table *table = &rpc->served;
     uint32_t room = table->room ? 2 * table->room : FIRST_ROOM;
@@ -172,7 +172,7 @@ tt_status tt_rpc_return(tt_rpc_call *call, tt_rpc_value value) {
     if (!status && (call->returned || call->later))
         status = tt__fail(TT_ERR_STATE, "tt_rpc_return: the call has a result already");
     if (!status && tt_last_status() && tt__signature_is_null(&call->function->signature.result, &value))
-        status = tt_last_status(); /* of what made it NULL */
+        status = tt_last_status(); /* of the error that made it NULL */
     if (!status)
         status =
             tt__signature_check_result(&call->function->signature, call->function->name, call->function->text, &value);

@@ -33,7 +33,7 @@ typedef struct tt__served_place {
 struct tt_rpc_call {
     tt__rpc_due due;
     struct tt_rpc_call *next, *previous; /* in rpc->serving */
-    tt__served_place in_table[2];        /* of rpc->served */
+    tt__served_place in_table[2];        /* in rpc->served */
     tt_rpc *rpc;
     int from;
     call_stage stage;
@@ -43,7 +43,7 @@ struct tt_rpc_call {
     bool on_thread;    /* a thread runs it */
     tt_status refused; /* fail it with this status, and the text `apart`, instead of running it */
     size_t counted;    /* bytes that its packet adds to rpc->counters.bytes */
-    size_t landing;    /* bytes that its parts add to that and to rpc->landing_bytes */
+    size_t landing;    /* bytes that its parts add to rpc->counters.bytes and to rpc->landing_bytes */
     size_t window;     /* bytes that it adds to the caller's window (window_in) */
     tt__rpc_packet *packet;
     tt__rpc_packet_view view;
@@ -98,7 +98,7 @@ void tt__served_uncount(tt_rpc *rpc, tt_rpc_call *call);
 /* Add a call to rpc->serving and to the table. Errors: TT_ERR_MEMORY. */
 tt_status tt__served_list(tt_rpc *rpc, tt_rpc_call *call);
 
-/* Remove it from both. */
+/* Remove a call from both. */
 void tt__served_unlist(tt_rpc *rpc, tt_rpc_call *call);
 
 /* Find call `id` of worker `from`, or the call whose result is to be `value`, that of a reference; NULL: there is

@@ -17,7 +17,7 @@
 /* Limits of what one worker may take of this worker's memory. */
 enum {
     UNSENT_MAX = 32 << 20, /* bytes of replies that it has not taken; beyond that, its calls are not begun */
-    CALLS_MAX = 1 << 17    /* calls of it without a reply; further ones are refused */
+    CALLS_MAX = 1 << 17    /* its calls without a reply; further ones are refused */
 };
 
 /* ---- running; without the lock */
@@ -269,7 +269,7 @@ static void go_on_call(tt_rpc *rpc, tt__rpc_due *due) {
     bool waits = false, fetch = call->view.header.kind == TT__RPC_FETCH;
     if (is_to_wait(rpc, call))
         return;
-    tt_clear_error(); /* of the call before, in this thread */
+    tt_clear_error(); /* drop the error of the last call in this thread */
     if (call->refused) {
         run_refused(call);
         return;

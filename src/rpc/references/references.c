@@ -14,7 +14,7 @@ static bool is_possible_ref(const tt_rpc *rpc, const tt__rpc_ref *ref) {
 
 enum {
     FIRST_ROOM = 64,
-    UNMADE_MAX = 1 << 16 /* references of which one worker may speak before the calls come that make them */
+    UNMADE_MAX = 1 << 16 /* references that one worker may name before the calls come that make them */
 };
 
 static uint32_t ref_hash(const tt__rpc_ref *ref) {
@@ -81,7 +81,7 @@ static void forget_holds(tt_rref *rref) {
     }
 }
 
-/* Free it, without the lock: what the value holds may be the program's. */
+/* Free a reference, without the lock: what the value holds may be the program's. */
 void tt__rref_free(tt_rpc *rpc, tt__rpc_due *due) {
     tt_rref *rref = (tt_rref *)(void *)((char *)due - offsetof(tt_rref, end));
     (void)rpc;
@@ -158,7 +158,7 @@ tt_status tt__rref_count_hold(tt_rref *rref, int holder, int giver, int64_t by) 
     return TT_OK;
 }
 
-/* Tell the owner that this worker holds it no more. */
+/* Tell the owner that this worker holds the reference no more. */
 static void release_all(tt_rpc *rpc, const tt_rref *rref) {
     for (const tt__rref_hold *hold = rref->holds; hold; hold = hold->next)
         tt_ignore(tt__rpc_send_ref(
@@ -203,8 +203,8 @@ tt_rref *tt__rref_make(tt_rpc *rpc, int owner) {
     return rref;
 }
 
-/* Find an own value's entry; make one where the call that makes it is yet to come, of which worker `from` speaks. NULL,
- * recorded. */
+/* Find the entry of a value of this worker. If the call that makes the value is yet to come, make the entry: worker
+ * `from` has named it first. NULL, recorded. */
 static tt_rref *own_rref(tt_rpc *rpc, int from, const tt__rpc_ref *ref) {
     tt_rref *rref = find_rref(rpc, ref);
     if (rref)

@@ -1,7 +1,7 @@
 /* References to values, and how their owners count them.
  *
- * The owner of a value counts its references by holder and giver: so many references to it has worker `holder` received
- * from worker `giver`. Nobody waits for an answer, as links keep the order of packets:
+ * The owner of a value counts its references by holder and giver: how many references worker `holder` has received from
+ * worker `giver`. Nobody waits for an answer, as links keep the order of packets:
  *
  *   the owner gives one to A           the owner counts (A, owner) + 1
  *   A passes it on to B                A sends the owner HOLD before it sends B the reference: (B, A) + 1
@@ -45,7 +45,7 @@ struct tt_rref {
     int told_by;        /* before that call: 1 + the worker that has named the reference first; 0: none */
     tt__rpc_due unmade; /* ends the value if its creator is lost before that call */
 
-    tt__rpc_due end; /* frees it */
+    tt__rpc_due end; /* frees the reference */
 };
 
 static inline bool tt__rref_is_own(const tt_rref *rref) { return rref->ref.owner == (uint32_t)rref->rpc->id; }

@@ -37,11 +37,11 @@ typedef struct question {
 /* A question of a search that is being answered here, or a mark: a call that the search has seen. */
 typedef struct tt__rpc_probe {
     struct tt__rpc_probe *next;
-    uint64_t search; /* a number that only those know who were asked */
+    uint64_t search; /* a random number; only workers that were asked know it */
     uint32_t id;     /* that answers from other workers carry */
     /* the worker that asked, or this one, if the search began here; its `probes` counts this probe */
     int asker;
-    uint32_t asker_id; /* of its probe */
+    uint32_t asker_id; /* the id of that worker's probe */
 
     /* Of a search that began here: the call that the thread waits for, and the call in which it waits (0: none). */
     int origin_to;
@@ -50,7 +50,7 @@ typedef struct tt__rpc_probe {
     bool in_cycle; /* the search has come back to origin_node */
 
     uint64_t node;       /* of a mark: the tt__serve_key() of the call */
-    bool path_is_told;   /* from here on the search branches, and the text ends */
+    bool path_is_told;   /* the text of the path has ended, because the search branches */
     int steps;           /* calls seen here */
     bool queued, queues; /* the first call of the path is queued; a later one is */
     question *open;      /* questions that were sent and not answered yet */
@@ -355,7 +355,7 @@ static tt_status take_probe_answer(tt_rpc *rpc, const tt__rpc_peer *from, const 
         return status;
     }
     if (!probe || !take_asked(probe, from->id))
-        return TT_OK; /* it was dropped */
+        return TT_OK; /* the probe was dropped */
     if (!(view->header.flags & STUCK)) {
         end_probe(rpc, probe, false);
     } else {

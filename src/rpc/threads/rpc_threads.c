@@ -1,3 +1,4 @@
+/* The loops of the pool's threads and of the keeper: waiting.h. */
 
 #include "base/error.h"
 #include "base/machine/clock.h"
@@ -119,8 +120,8 @@ static bool is_of_interest(const tt_rpc *rpc, const tt__rpc_peer *peer) {
 
 static tt_status check_worker(tt_rpc *rpc, int id) { return rpc->network->ops->check(rpc->network, id); }
 
-/* Connect to a worker that holds a reference to a value here, has a value to which a reference is held here, or about
- * which an owner has sent SETTLE, even if there were no calls: only a link shows whether it lives. */
+/* Connect to a worker with references to values here, or with values that references here lead to, or about which an
+ * owner has sent SETTLE. Even without calls this is needed: only a link shows whether the worker lives. */
 static tt_status check_holder(tt_rpc *rpc, const tt__rpc_peer *peer) {
     if (!rpc->network->comes_and_goes || (!peer->holds && !peer->refs && !peer->askers))
         return TT_OK;
@@ -210,8 +211,8 @@ static void keeper_sleep(tt_rpc *rpc, int64_t until_ms) {
     pthread_mutex_unlock(&rpc->keeper_lock);
 }
 
-/* Move messages once, as no other thread does. Then wake a thread that goes on: one that waits for a future, or an idle
- * one of the pool. They sleep if they found the keeper moving messages. */
+/* No other thread moves messages. If no thread of the pool is idle, move them once. Then wake a thread that goes on:
+ * one that waits for a future, or an idle one of the pool. They sleep if they found the keeper moving messages. */
 static void stand_in(tt_rpc *rpc) {
     tt__rpc_patience patience = {0};
     if (rpc->pool_idle <= rpc->pool_called)

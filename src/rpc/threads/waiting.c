@@ -175,7 +175,7 @@ void tt__rpc_poll(tt_rpc *rpc, tt__rpc_patience *patience, int64_t sleep_ms, boo
 
 void tt__rpc_notice(tt_rpc *rpc) {
     if (tt__rpc_poller(rpc) == tt__this_thread())
-        return; /* it looks at the end of this round */
+        return; /* this thread looks at the end of its round */
     if (tt__rpc_poller(rpc)) {
         if (rpc->poller_sleeps)
             rpc->network->ops->wake(rpc->network);

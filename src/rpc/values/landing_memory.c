@@ -86,7 +86,7 @@ static landing_block *map_block(size_t size) {
 void *tt__landing_take(size_t bytes) {
     if (bytes > SIZE_MAX / 4)
         return NULL;
-    bool mapped = bytes >= TT__LANDING_LARGE && !TT__ASAN; /* ASan sees no use of memory that is kept here */
+    bool mapped = bytes >= TT__LANDING_LARGE && !TT__ASAN; /* ASan can't check memory that is kept here */
     size_t page = bytes < HUGE_PAGE ? 4096 : HUGE_PAGE, unit = mapped ? page : ALIGNED;
     size_t size = (bytes + sizeof(landing_block) + unit - 1) / unit * unit;
     landing_block *block = mapped ? take_kept_block(size) : aligned_alloc(ALIGNED, size);

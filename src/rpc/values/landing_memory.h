@@ -16,7 +16,7 @@ enum { TT__LANDING_LARGE = 128 << 10 }; /* blocks of at least this size are kept
 /* Return at least `bytes` bytes, aligned to 64. NULL: there is no memory. */
 TT__EXPORT void *tt__landing_take(size_t bytes);
 
-/* Give it back; NULL is allowed. */
+/* Give memory back; NULL is allowed. */
 TT__EXPORT void tt__landing_give(void *data);
 
 /* Return what is kept to the system. */

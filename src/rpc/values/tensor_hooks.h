@@ -11,7 +11,7 @@ TT_BEGIN_DECLS
 
 enum { TT__RPC_DIMS = 16 };
 
-/* A tensor's form on the wire. Its elements travel besides, contiguous. */
+/* A tensor's form on the wire. The elements travel apart from it, contiguous. */
 typedef struct tt__rpc_form {
     uint8_t dtype, ndim, device, requires_grad; /* device: the tt_device_type that it had where it was sent */
     uint8_t device_index, unused[3];

@@ -88,7 +88,7 @@ char *tt__rpc_functions_text(void);
  * NAME has no function F, which worker OTHER has". */
 tt_status tt__rpc_functions_compare(const char *name, const char *other, const char *text);
 
-/* Check the name of a worker. Errors of the second: TT_ERR_INVALID. */
+/* Check the name of a worker. The second function records the error, TT_ERR_INVALID. */
 bool tt__rpc_is_worker_name(const char *name);
 tt_status tt__rpc_check_worker_name(const char *name);
 

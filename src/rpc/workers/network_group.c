@@ -26,7 +26,7 @@ enum { FUNCTIONS_MAX = 64 << 20 /* bytes of their names and signatures */ };
 
 typedef struct group_network {
     tt__rpc_network base;
-    tt_group *group; /* its own */
+    tt_group *group; /* the worker's own */
     tt__world *world;
     worker_card *cards; /* (size) */
     bool joined;

@@ -5,7 +5,7 @@
  *   from any state, when it is found dead, frozen or gone: WORKER_LOST. No other worker gets its id, so it stays lost.
  *
  * The lock is not held while a card is read: the callers of find() and name_of() read it themselves; for reach(), which
- * must not block, a thread does, which is started when it is first needed. Workers of one host use TCP, too. */
+ * must not block, a thread reads it, started when it is first needed. Workers of one host use TCP, too. */
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/machine/clock.h"
@@ -41,12 +41,12 @@ typedef struct worker {
 } worker;
 
 typedef struct store_network {
-    tt__rpc_network base; /* first */
+    tt__rpc_network base; /* the first member */
     pthread_mutex_t lock;
     tt__rpc_cards cards;
     tt__dialling *dialling;
     worker **workers; /* (TT__RPC_STORE_IDS) by id; NULL: unknown */
-    int highest;      /* id in there */
+    int highest;      /* the highest id in `workers` */
     worker *named[NAMES];
     int lost[LOST_KEPT]; /* ids of lost workers, a ring buffer */
     uint32_t lost_count;
@@ -405,7 +405,8 @@ static tt_status store_check(tt__rpc_network *network, int id) {
     return w->state == WORKER_LINKED ? check_linked(s, w) : TT_OK;
 }
 
-/* Use a name that leads to a linked worker. Else ask the store, since another worker may have the name by now. */
+/* Find a worker by name. Unless the known one is linked or being dialled, ask the store: another worker may have the
+ * name by now. */
 static tt_status store_find(tt__rpc_network *network, const char *name, int *id) {
     store_network *s = store_of(network);
     worker *w = find_named(s, name);

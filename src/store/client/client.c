@@ -13,7 +13,7 @@
 enum {
     KEEP_BUFFER = 64 * 1024,
     CANCEL_MS = 5000,     /* for the answer to CANCEL_WAIT, which a live server gives at once */
-    INTERRUPTED_MS = 300, /* the same in a thread that was interrupted, and has to go on */
+    INTERRUPTED_MS = 300, /* the same, in an interrupted thread, which must go on soon */
     RECONNECT_MS = 10,
     OLDER_MS = 2000, /* a server of PyTorch 1.13 answers within this time */
 };
@@ -128,7 +128,8 @@ static tt_status read_wait_byte(tt__store_client *client, int expected, int64_t 
     return TT_OK;
 }
 
-/* Cancel a wait. Its answer may cross the cancellation: then both come, and the wait was successful after all. */
+/* Cancel a wait. The answer to the wait may cross the cancellation: then both answers come, and the wait has succeeded
+ * after all. */
 static tt_status cancel_wait(tt__store_client *client, bool *answered, int64_t deadline_ms) {
     TT__TRY(tt__store_client_begin(client, TT__STORE_CANCEL_WAIT));
     TT__TRY(tt__store_client_send(client, deadline_ms));
@@ -162,9 +163,9 @@ tt_status tt__store_client_read_stop_waiting(tt__store_client *client, int64_t d
 }
 
 /* Send VALIDATE and PING in one write: the libuv daemon of PyTorch drops a client whose VALIDATE comes in pieces. A
- * 1.13 server takes them for a SET, with magic, PING and three bytes of the nonce as the size of the key: the highest
- * bit is set, so that it refuses the size and tries no allocation. No byte of it ends a line, as a pid's may: a server
- * of text would answer that, and else waits for more. */
+ * 1.13 server takes them for a SET whose key size is the magic number, PING and three bytes of the nonce. The nonce
+ * sets the highest bit, so the server refuses the size instead of allocating. No byte of the nonce ends a line, as a
+ * pid's may: a server of text would answer a line. */
 static tt_status shake_hands(tt__store_client *client, int64_t deadline_ms) {
     uint32_t nonce = (uint32_t)getpid() | 0x80808080;
     TT__TRY(tt__store_client_begin(client, TT__STORE_VALIDATE));
@@ -199,7 +200,7 @@ static tt_status ask_older(tt__store_client *client, int64_t deadline_ms) {
     return tt__store_client_read_i64(client, &count, deadline_ms);
 }
 
-/* Turn a connected socket into a client that is served. */
+/* Open a stream over a connected socket, prove the secret, and shake hands in the 2.x dialect. */
 static tt_status begin_service(tt__store_client *client, int fd, const tt__store_access *access, int64_t deadline_ms) {
     client->ended = false;
     TT__TRY(tt__stream_open(&client->stream, fd, access->tls, false));

@@ -7,7 +7,7 @@
 #include "net/stream.h"
 #include "store/wire.h"
 
-/* Credentials of a client; they must outlive it. Zeroed: it proves nothing, as PyTorch's clients. */
+/* Credentials of a client; they must outlive it. Zeroed: the client proves nothing, like PyTorch's. */
 typedef struct tt__store_access {
     tt__secret secret;
     tt__tls *tls;
@@ -23,8 +23,8 @@ typedef struct tt__store_client {
     size_t in_start, in_end;
 } tt__store_client;
 
-/* Connect, prove the secret if there is one and, in the 2.x dialect, send VALIDATE. Whatever the result, `client` may
- * be closed. */
+/* Connect, prove the secret if there is one and, in the 2.x dialect, send VALIDATE. tt__store_client_close() is allowed
+ * whatever the result. */
 tt_status tt__store_client_open(tt__store_client *client, const char *host, int port, tt_store_dialect dialect,
                                 const tt__store_access *access, int64_t deadline_ms);
 bool tt__store_client_is_open(const tt__store_client *client);
@@ -42,9 +42,9 @@ tt_status tt__store_client_read_i64(tt__store_client *client, int64_t *value, in
 tt_status tt__store_client_read_string(tt__store_client *client, tt_store_value *value, size_t max,
                                        int64_t deadline_ms);
 
-/* Read the one byte that ends a WAIT or BARRIER. On TT_ERR_TIMEOUT and TT_ERR_ABORTED (net/net.h) in the 2.x
- * dialect the wait has been cancelled and the connection is still good; in the 1.13 dialect a late answer would look
- * like the next reply, so it is closed. */
+/* Read the one byte that ends a WAIT or BARRIER. After TT_ERR_TIMEOUT and TT_ERR_ABORTED (net/net.h) in the 2.x
+ * dialect, the wait is cancelled and the connection still good. In the 1.13 dialect a late answer would look like the
+ * next reply, so the connection is closed. */
 tt_status tt__store_client_read_stop_waiting(tt__store_client *client, int64_t deadline_ms);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct call {
     tt__store_client *client; /* used only while status is TT_OK, because then the lock is held */
     int64_t deadline_ms;
     bool locked;
-    tt_status status; /* of the first thing that failed */
+    tt_status status; /* of the first failure */
 } call;
 
 static call tcp_begin_for(tt_store *base, tt__store_op op, int64_t timeout_ms) {
@@ -204,7 +204,7 @@ static tt_status tcp_multi_set(tt_store *store, const char *const *keys, const v
     return tcp_end(&c, "multi_set", NULL);
 }
 
-/* Is this one key there? Only for the text of a timeout, so any error counts as "yes". */
+/* Is this key missing? Only for the text of a timeout, so after any error the answer is no. */
 static bool is_missing(const call *c, const char *key, int64_t deadline_ms) {
     uint8_t flag = TT__STORE_READY;
     call check = {c->store, c->client, deadline_ms, .status = tt__store_client_begin(c->client, TT__STORE_CHECK)};
@@ -215,7 +215,7 @@ static bool is_missing(const call *c, const char *key, int64_t deadline_ms) {
 }
 
 /* Name the missing keys as "a, b, c", or all keys if the server can't be asked any more. The server gets extra time to
- * answer: an answer that is not read would cost the connection, and thus, on a busy machine, a job. */
+ * answer: an unread answer would cost the connection and, on a busy machine, the job. */
 static void name_missing(call *c, const char *const *keys, size_t n, char text[KEYS_TEXT_SIZE]) {
     int64_t deadline_ms = tt__deadline_ms(NAMING_MS);
     size_t named = 0, used = 0, i = 0;
@@ -240,7 +240,7 @@ static void tcp_wait_for(call *c, const char *const *keys, size_t n, int64_t tim
     if (!c->locked || c->status != TT_ERR_TIMEOUT)
         return;
     char missing[KEYS_TEXT_SIZE];
-    tt__net_interrupt_hold(true); /* an answer that is not read would cost the connection */
+    tt__net_interrupt_hold(true); /* an unread answer would cost the connection */
     name_missing(c, keys, n, missing);
     tt__net_interrupt_hold(false);
     c->status = tt__fail(TT_ERR_TIMEOUT, "timed out after %" PRId64 " ms waiting for keys: %s", timeout_ms, missing);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum {
-    ATTEMPT_MS = 3000, /* in which a server answers, or the next is asked */
+    ATTEMPT_MS = 3000, /* how long one server has before the next is asked */
     PAUSE_FIRST_MS = 10,
     PAUSE_LAST_MS = 500,
     URL_ROOM = 320,
@@ -106,7 +106,7 @@ typedef struct attempts {
     tt__span body;
     size_t max_answer;
     int64_t begun_ms, deadline_ms;
-    int64_t attempt_ms; /* grows, since what takes a slow server long would never be done */
+    int64_t attempt_ms; /* grows: else a request that takes a slow server longer would never succeed */
     int64_t pause_ms;
     int tried;                    /* since the last pause */
     char last[TT__HTTP_WHY_SIZE]; /* what was wrong with the last attempt */

@@ -28,17 +28,18 @@ tt_status tt__etcd_client_begin(tt__etcd_client *client, const char *endpoints, 
 void tt__etcd_client_end(tt__etcd_client *client);
 
 /* POST `body` to `path` ("/v3/kv/txn") of a server that works, and get the answer: a whole JSON object, at most
- * `max_answer` bytes, the client's until its next call. Errors: TT_ERR_TIMEOUT no server answered (the text names them,
- * and has the last one's words); TT_ERR_AUTH; TT_ERR_PROTOCOL the server is no etcd; TT_ERR_UNSUPPORTED it lacks the v3
- * API; TT_ERR_NET etcd refuses (client->code); TT_ERR_MEMORY. */
+ * `max_answer` bytes, valid until the client's next call. Errors: TT_ERR_TIMEOUT no server answered (the text names
+ * them, and quotes the last one); TT_ERR_AUTH; TT_ERR_PROTOCOL the server is no etcd; TT_ERR_UNSUPPORTED it lacks the
+ * v3 API; TT_ERR_NET etcd refuses (client->code); TT_ERR_MEMORY. */
 tt_status tt__etcd_call(tt__etcd_client *client, const char *path, tt__span body, size_t max_answer,
                         int64_t deadline_ms, tt__span *answer);
 
-/* Turn to the next server: this one may be stopped, if it takes connections and does not answer. */
+/* Turn to the next server: the present one takes connections but does not answer, so it may be stopped. */
 void tt__etcd_turn_away(tt__etcd_client *client);
 
-/* Watch: POST `body` to /v3/watch and hand each line of the answer, a whole JSON object, to `line`, until that returns
- * false, `timeout_ms` has passed, or the connection breaks; then the client turns to the next server. */
+/* Watch: POST `body` to /v3/watch and hand each line of the answer, a whole JSON object, to `line`. Ends when that
+ * returns false, when `timeout_ms` has passed, or when the connection breaks: then the client turns to the next
+ * server. */
 typedef enum tt__etcd_watch_end {
     TT__ETCD_WATCH_STOPPED, /* by `line` */
     TT__ETCD_WATCH_LATE,

@@ -40,7 +40,7 @@ static tt_status etcd_set(tt_store *store, const char *key, const void *value, s
     return tt__etcd_end(&turn, "set", key);
 }
 
-/* Take as many from `from` on as go into a transaction; the number of the next one. */
+/* Return the end of those values, from `from` on, that fit into one transaction. */
 static size_t sets_end(const size_t *sizes, size_t from, size_t n) {
     size_t bytes = sizes[from], to = from + 1;
     while (to < n && to - from < SET_AT_ONCE && sizes[to] <= TT__ETCD_MAX_VALUE - bytes)
@@ -258,7 +258,7 @@ tt_status tt__etcd_clear(tt_store *store) {
     tt__etcd_turn turn = tt__etcd_begin(store, NULL, 0, 0);
     tt__bytes ops = {0};
     tt__etcd_put_text(&ops, "{\"request_delete_range\":{");
-    tt__etcd_put_key(&ops, turn.store, "\1"); /* behind the markers */
+    tt__etcd_put_key(&ops, turn.store, "\1"); /* the first key after the markers */
     tt__etcd_put_end(&ops, turn.store, "");
     tt__etcd_put_text(&ops, "}},{\"request_delete_range\":{");
     tt__etcd_put_key(&ops, turn.store, "");
@@ -386,7 +386,7 @@ void tt__etcd_lease_free(tt__etcd_lease *lease, bool ends, int64_t timeout_ms) {
     free(lease);
 }
 
-/* Etcd says that there is no such lease. It means the caller's: the marker's has just been made anew. */
+/* If etcd says that there is no such lease, it means the caller's: the marker's has just been made anew. */
 static tt_status name_ended_lease(tt__etcd_turn *turn) {
     if (turn->status == TT_ERR_NET && turn->store->client.code == TT__ETCD_NOT_FOUND)
         turn->status = tt__fail(TT_ERR_STATE, "the lease has ended, and its keys are gone: it was not kept alive in "

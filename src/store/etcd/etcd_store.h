@@ -35,18 +35,18 @@ typedef struct tt__etcd_turn {
     tt__etcd_store *store;
     int64_t timeout_ms, deadline_ms;
     bool locked;
-    tt_status status; /* of the first thing that failed */
+    tt_status status; /* of the first failure */
 } tt__etcd_turn;
 
 /* Begin a turn, and check that the keys are short enough; timeout_ms 0 = the store's. */
 tt__etcd_turn tt__etcd_begin(tt_store *store, const char *const *keys, size_t n, int64_t timeout_ms);
-/* End it, and return its status; a failure's text gets the call's name and key. */
+/* End the turn, and return its status; a failure's text gets the call's name and key. */
 tt_status tt__etcd_end(tt__etcd_turn *turn, const char *what, const char *key);
 
-/* POST a request, which the caller frees, unless the turn has failed. False: it has failed, now or before. */
+/* POST `body`, which the caller frees, unless the turn has failed. False: the turn has failed, now or before. */
 bool tt__etcd_post(tt__etcd_turn *turn, const char *path, const tt__bytes *body, size_t max_answer, tt__span *answer);
 
-/* Make the turn fail: memory is out; the answer is none of etcd. */
+/* Make the turn fail because memory is out, or because the answer is not one of etcd's. */
 void tt__etcd_no_memory(tt__etcd_turn *turn);
 void tt__etcd_bad_answer(tt__etcd_turn *turn, const char *expected);
 
@@ -76,8 +76,8 @@ void tt__etcd_value_of(tt__etcd_turn *turn, const tt__etcd_kv *kv, tt_store_valu
 
 /* ---- reading (etcd_turn.c) ---- */
 
-/* Look for keys, all at one revision or later (*revision); with or without their values. `found` is called for each, in
- * order. */
+/* Look for keys, with or without their values, and call `found` for each, in order. *revision: that of the first
+ * answer; further answers may be of later ones. */
 void tt__etcd_look(tt__etcd_turn *turn, const char *const *keys, size_t n, bool values, int64_t *revision,
                    void (*found)(tt__etcd_turn *turn, void *user, size_t i, const tt__etcd_kv *kv), void *user);
 
@@ -94,10 +94,10 @@ void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, int64_t *revision,
 /* Make a lease of `seconds`; *granted (may be NULL): how many etcd granted. Errors: those of tt__etcd_call(). */
 tt_status tt__etcd_grant(tt__etcd_client *client, int64_t seconds, int64_t deadline_ms, int64_t *id, int64_t *granted);
 
-/* Begin its time anew. TT_ERR_STATE: it has ended. */
+/* Begin a lease's time anew. TT_ERR_STATE: the lease has ended. */
 tt_status tt__etcd_keep(tt__etcd_client *client, int64_t id, int64_t deadline_ms);
 
-/* End it, and delete its keys. TT_OK also if it has ended already. */
+/* End a lease, and delete its keys. TT_OK also if the lease has ended already. */
 tt_status tt__etcd_revoke(tt__etcd_client *client, int64_t id, int64_t deadline_ms);
 
 /* ---- writing, exactly once (etcd_write.c) ---- */
@@ -107,12 +107,12 @@ enum { TT__ETCD_ALWAYS = -1, TT__ETCD_IF_THERE = -2 };
 
 typedef struct tt__etcd_write {
     const tt__bytes *ops; /* requests of a transaction, separated by commas */
-    const char *key; /* its state decides about the write, and is read if that does not happen; NULL: nothing decides */
-    int64_t revision; /* that the key must have; 0: it must be missing; or TT__ETCD_ALWAYS, TT__ETCD_IF_THERE */
+    const char *key;  /* the write depends on its state, which is read if the write does not happen; NULL: on no key */
+    int64_t revision; /* expected of the key; 0: the key must be missing; or TT__ETCD_ALWAYS, TT__ETCD_IF_THERE */
 } tt__etcd_write;
 
-/* Write. *done: it happened; else `now` (if it is not NULL) is the key's state, in an answer that lives until the next
- * request. *revision (may be NULL): that of the write. */
+/* Write. *done: the write happened; else `now` (if it is not NULL) is the key's state, in an answer that lives until
+ * the next request. *revision (may be NULL): that of the write. */
 void tt__etcd_commit(tt__etcd_turn *turn, const tt__etcd_write *write, bool *done, tt__etcd_kv *now, int64_t *revision);
 
 /* Append the request that sets a value; lease 0: the key stays. If the value is too long, the turn fails. */
@@ -127,7 +127,7 @@ void tt__etcd_modify(tt__etcd_turn *turn, const char *key, int64_t lease, tt__et
 /* End the marker's lease when the store ends, if that is possible at once. */
 void tt__etcd_drop_marker(tt__etcd_store *store);
 
-/* compare_set, the new value under a lease, 0 = none. */
+/* compare_set with the new value under a lease; lease 0: none. */
 void tt__etcd_compare_set_in(tt__etcd_turn *turn, const char *key, tt__span expected, tt__span desired, int64_t lease,
                              tt_store_value *value);
 

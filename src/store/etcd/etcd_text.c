@@ -124,7 +124,7 @@ void tt__etcd_read_refusal(tt__etcd_refusal *refusal, tt__span body) {
     *refusal = (tt__etcd_refusal){0};
     if (body.size && tt__json_size(body)) {
         if (tt__json_member(body, "error", &error) && error.size && error.data[0] == '{')
-            body = error; /* as streams have it */
+            body = error; /* in a stream the error is a member */
         refusal->is_etcd = (tt__json_member(body, "code", &code) || tt__json_member(body, "grpc_code", &code)) &&
                            tt__json_member(body, "message", &message) && tt__json_i64(code, &number) &&
                            tt__json_text(message, refusal->message, sizeof refusal->message);

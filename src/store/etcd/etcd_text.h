@@ -23,7 +23,7 @@ bool tt__etcd_take_base64(tt__bytes *out, tt__span base64);
  * TT_ERR_MEMORY. */
 tt_status tt__etcd_parse_servers(const char *endpoints, char **urls, int max, int *n);
 
-/* Those of gRPC's codes that decide something here. */
+/* The gRPC codes that are told apart here. */
 typedef enum tt__etcd_code {
     TT__ETCD_NO_CODE = 0,
     TT__ETCD_INVALID = 3,

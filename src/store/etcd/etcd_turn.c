@@ -1,5 +1,5 @@
-/* A call's turn on an etcd store: its requests, what their answers hold, and all that only reads. What is read is never
- * older than the call, because etcd's reads are linearizable unless one asks for less. */
+/* A call's turn on an etcd store: its requests, what their answers hold, and the operations that only read. What they
+ * read is never older than the call, because etcd's reads are linearizable unless one asks for less. */
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "store/etcd/etcd_store.h"
@@ -217,7 +217,7 @@ void tt__etcd_count(tt__etcd_turn *turn, int64_t *count) {
     tt__etcd_put_text(&body, "{\"success\":[{\"request_range\":{");
     tt__etcd_put_key(&body, turn->store, "");
     tt__etcd_put_text(&body, ",\"count_only\":true}},{\"request_range\":{");
-    tt__etcd_put_key(&body, turn->store, "\1"); /* behind the markers */
+    tt__etcd_put_key(&body, turn->store, "\1"); /* the first key after the markers */
     tt__etcd_put_end(&body, turn->store, "");
     tt__etcd_put_text(&body, ",\"count_only\":true}}]}");
     *count = 0;
@@ -281,7 +281,7 @@ void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, int64_t *revision,
         tt__bytes_clear(&last, SIZE_MAX);
         if (!*revision || (more && (!end.there || !tt__etcd_take_base64(&last, end.key))))
             tt__etcd_bad_answer(turn, "a revision, and keys on a page that has a next one");
-        tt__bytes_put(&last, "", 1); /* the key that follows */
+        tt__bytes_put(&last, "", 1); /* with a zero byte more, it is the key that follows */
         if (last.failed)
             tt__etcd_no_memory(turn);
     }

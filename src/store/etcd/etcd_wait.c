@@ -30,7 +30,7 @@ typedef struct key_watch {
 typedef struct watching {
     key_watch *watch;
     bool heard;   /* a line came: the first one says that the watch has begun */
-    bool refused; /* etcd ends it */
+    bool refused; /* etcd has ended the watch */
 } watching;
 
 static bool take_events(const key_watch *w, tt__span events) {
@@ -53,7 +53,7 @@ static bool take_events(const key_watch *w, tt__span events) {
     return true;
 }
 
-/* Take one message: all changes of some revisions, unless it says "fragment": then more of them follow. */
+/* Take one message. It has all changes of some revisions or, if it says "fragment", a part of them. */
 static bool take_watch_line(void *user, tt__span line) {
     watching *w = user;
     key_watch *watch = w->watch;
@@ -87,8 +87,8 @@ static tt__etcd_watch_end watch_once(tt__etcd_turn *turn, watching *w) {
     return end;
 }
 
-/* Watch until the callback ends the watch, for a while, or until the deadline; then the caller looks again. *pause_ms,
- * 0 at first, grows if watches end at once, one after the other. */
+/* Watch until the callback ends the watch, WATCH_MS have passed, or the deadline has; then the caller looks again.
+ * *pause_ms, 0 at first, grows with each watch in a row that is lost or refused. */
 static void watch_keys(tt__etcd_turn *turn, key_watch *watch, int64_t *pause_ms) {
     watching w = {.watch = watch};
     tt__etcd_watch_end end = watch_once(turn, &w);
@@ -112,7 +112,7 @@ typedef struct waiting {
     tt_store_value *values; /* or NULL */
     size_t n, missing;
     bool *there;
-    size_t *order; /* of the keys' names */
+    size_t *order; /* the keys' indices, sorted by name */
     tt__bytes name;
 } waiting;
 

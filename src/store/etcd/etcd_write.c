@@ -196,7 +196,7 @@ static bool is_marked(const tt__etcd_store *store, const tt__etcd_kv *marker) {
     return same;
 }
 
-/* The transaction did nothing. *again: because the marker differed from what this store knew; now it is known. */
+/* Read why the transaction did nothing. *again: the marker differed from what this store knew; now it is known. */
 static void read_failure(tt__etcd_turn *turn, const tt__etcd_write *write, tt__span answer, bool *done, bool *again,
                          tt__etcd_kv *now) {
     tt__etcd_store *store = turn->store;
@@ -218,7 +218,7 @@ static void read_failure(tt__etcd_turn *turn, const tt__etcd_write *write, tt__s
         *now = key;
 }
 
-/* Send it once. */
+/* Send the write once. */
 static void commit_once(tt__etcd_turn *turn, const tt__etcd_write *write, bool *done, bool *again, tt__etcd_kv *now,
                         int64_t *revision) {
     tt__etcd_store *store = turn->store;

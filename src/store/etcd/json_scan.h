@@ -19,13 +19,13 @@ bool tt__json_item(tt__span *rest, tt__span *item);
 /* Find a string's text, between its quotes, as written; false: `value` is no string. */
 bool tt__json_string(tt__span value, tt__span *text);
 
-/* Copy it with escapes resolved, made printable, and cut to `size` bytes with the NUL. */
+/* Copy a string with escapes resolved, made printable, and cut to `size` bytes with the NUL. */
 bool tt__json_text(tt__span value, char *text, size_t size);
 
 /* Read a whole number, also one in quotes, as protocol buffers write numbers of 64 bits. */
 bool tt__json_i64(tt__span value, int64_t *number);
 
-/* Is it `true`? */
+/* Is the value `true`? */
 bool tt__json_is_true(tt__span value);
 
 #endif

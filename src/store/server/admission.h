@@ -18,7 +18,7 @@ typedef struct tt__admission {
     int asking;            /* tt__net_peer_user_begin(): made early, before descriptors can run out */
     int64_t timeout_ms;    /* a peer's time to prove itself */
     size_t max_pending;    /* if more peers are pending, the oldest is refused */
-    size_t max_bytes;      /* the same for their memory */
+    size_t max_bytes;      /* if they take more memory, the oldest is refused */
     tt__list_node pending; /* of tt__pending_peer.node, the oldest first */
     size_t pending_count, pending_bytes;
     tt__list_node silent; /* of tt__pending_peer.node of peers that may be silent, the oldest first */
@@ -33,10 +33,10 @@ typedef enum tt__peer_place {
     TT__PEER_OWN        /* this machine, this process's user or root; also any user if that does not matter */
 } tt__peer_place;
 
-/* A connection's part. Zeroed: not pending. */
+/* What the admission knows of a connection. Zeroed: not pending. */
 typedef struct tt__pending_peer {
     tt__list_node node;
-    bool pending, silent; /* it is in this list */
+    bool pending, silent; /* it is in the list of that name */
     tt__peer_place place;
     int64_t deadline_ms;
     int64_t movable_ms; /* from then on it may be closed to make room */
@@ -82,8 +82,8 @@ bool tt__admission_crowded(const tt__admission *admission);
 /* Return a peer to refuse, because its time is over or too many are pending; NULL: there is none. */
 tt__pending_peer *tt__admission_expired(tt__admission *admission);
 /* Return the peer to close when room is needed: the one that has been pending longest, else the one that has been
- * silent longest. Peers that have just come are spared, because clients that come together would push out each other
- * again and again; NULL: there are no others. */
+ * silent longest; NULL: there is none. Peers that have just come are spared: else clients that come together would push
+ * each other out again and again. */
 tt__pending_peer *tt__admission_oldest(const tt__admission *admission);
 /* Return when the next peer expires or suppressed log lines are due; -1: never. */
 int64_t tt__admission_next_ms(const tt__admission *admission);

@@ -6,8 +6,8 @@
  *   SERVED     requests for its session. They are read only while all replies are sent, so that a client that does not
  *              read costs a bounded amount of memory. One that asks for much is served a slice at a time, and the
  *              others in between.
- *   DISMISSED  nothing: what still comes is read and dropped, up to a limit, until the client leaves. Closed at once,
- *              it would see a reset instead of the reason or the end that it was sent. */
+ *   DISMISSED  nothing: what still comes is read and dropped, up to a limit, until the client leaves. If we closed at
+ *              once, the client would see a reset instead of the reason or the end that it was sent. */
 #include "store/server/connection.h"
 
 #include "base/error.h"
@@ -35,7 +35,7 @@ typedef struct connection {
     tt__pending_peer peer;
     tt__handshake *handshake; /* while HANDSHAKE */
     tt__store_session session;
-    size_t sent;    /* of session.out */
+    size_t sent;    /* bytes of session.out */
     size_t dropped; /* while DISMISSED */
     char address[TT__NET_ADDRESS_SIZE];
 } connection;
@@ -97,7 +97,7 @@ static void on_timer(uv_timer_t *timer) {
 static void on_poll(uv_poll_t *poll, int error, int events);
 static void poll_for(connection *c, int events);
 
-/* Let the client read its end. Then it has the usual time to leave. */
+/* Shut down our side, so that the client reads the end. Then it has the usual time to leave. */
 static void dismiss_connection(connection *c) {
     c->state = DISMISSED;
     tt__admission_remove(&c->all->admission, &c->peer);
@@ -286,7 +286,7 @@ static void serve_tls(connection *c) {
         serve_handshake(c);
 }
 
-/* Send a client of ours the reason, and anything else nothing. */
+/* Send the reason to a client of ours; anything else gets nothing. */
 static void refuse_first_byte(connection *c, uint8_t first, const char *why) {
     uint8_t refusal[TT__HANDSHAKE_MESSAGE_MAX];
     size_t size = tt__handshake_refusal(TT__REFUSED_PLAIN, refusal);
@@ -412,7 +412,7 @@ void tt__connections_close(tt__connections *all) {
         close_connection((connection *)(void *)((char *)all->open.next - offsetof(connection, node)));
 }
 
-/* Clients that connect from now on neither read nor write what belongs to the time before. */
+/* Count the renewal: later clients neither read nor write what belongs to earlier lives. */
 static void begin_next_life(uint8_t life[TT__JOB_SIZE]) {
     for (int i = TT__JOB_SIZE / 2; i < TT__JOB_SIZE && !++life[i]; i++) {
     }

@@ -20,8 +20,8 @@ typedef struct tt__store_entry {
     tt__list_node waiters, barriers, watchers;
     bool present; /* has a value, which may be empty */
     tt__bytes value;
-    tt__store_item *first, *last; /* of its queue, the oldest first */
-    uint64_t queued;              /* their number */
+    tt__store_item *first, *last; /* the oldest and the newest value of its queue */
+    uint64_t queued;              /* how many there are */
     bool kept;                    /* has a value or a queue */
     size_t queue_bytes, charged;  /* memory of its queue; what table->bytes counts for this entry */
     size_t key_size;
@@ -63,7 +63,7 @@ static inline bool tt__store_entry_there(const tt__store_entry *entry) { return 
 /* Parse the number at the start of a value, as C++'s stoll does. False if there is none. */
 bool tt__store_value_number(tt__span value, int64_t *number);
 
-/* The same of an entry, whose missing value counts as 0. */
+/* The same for an entry; a missing value counts as 0. */
 bool tt__store_entry_number(const tt__store_entry *entry, int64_t *number);
 
 /* Remove the value; the entry stays. */

@@ -22,8 +22,8 @@ typedef struct request {
     const uint8_t *data; /* where the request begins */
 } request;
 
-/* May the entry take `more` bytes? If not, the client is closed, since its protocol knows no errors, and the entry goes
- * if nothing is in it. */
+/* May the entry take `more` bytes? If not, the client is closed, because its protocol knows no errors, and an empty
+ * entry is freed. */
 static bool have_room(request *r, tt__store_entry *entry, size_t more) {
     if (tt__store_has_room(r->session, more))
         return true;
@@ -44,7 +44,8 @@ static tt__span value_or_empty(const tt__store_entry *entry) {
     return entry && entry->present ? tt__store_entry_value(entry) : (tt__span){0};
 }
 
-/* If memory is out, the key will stay, and its readers take longer to see that the client is gone. */
+/* Note a key that ends with the client. If memory is out, the key stays, and its readers see later that the client is
+ * gone. */
 static void note_living(tt__store_session *session, tt__span key) {
     if (!session->living.size && tt__store_key_begins(key, TT__STORE_LIVING))
         tt__bytes_put(&session->living, key.data, key.size);
@@ -184,13 +185,13 @@ static void do_append(request *r) {
     tt__store_table_settle(r->table, entry);
 }
 
-/* Many small keys may ask for much, so the values are given as the client reads. */
+/* Begin to answer. Small keys may name large values, so these are sent only as fast as the client reads. */
 static void do_multi_get(request *r) {
     r->session->gets_left = r->count;
     r->session->gets_at = (size_t)(r->fields.at - r->data);
 }
 
-/* Continue a MULTI_GET, which lies at `data`, as far as unsent replies allow: session->gets_left. */
+/* Continue a MULTI_GET, which lies at `data`, as far as unsent replies allow; session->gets_left keys remain. */
 static void continue_gets(tt__store_session *session, const uint8_t *data) {
     request r = {
         .session = session, .table = &session->service->table, .fields = {data + session->gets_at}, .data = data};

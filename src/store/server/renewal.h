@@ -1,8 +1,8 @@
 /* Renewal: a server becomes a fresh store at the same address. The keys that its clients have left go, and the clients'
  * connections end.
  *
- * The launchers of a job use one server with its workers. Their keys and connections must outlive the workers that are
- * started again: keys that begin with TT__STORE_LASTING stay, and so does the connection of a client that has set one.
+ * The launchers of a job share one server with its workers. The launchers' keys and connections must outlive a restart
+ * of the workers: keys that begin with TT__STORE_LASTING stay, and so does the connection of a client that has set one.
  *
  * A key can also end with its client: the first key that a client sets and that begins with TT__STORE_LIVING is deleted
  * when the client's connection ends (other systems call such keys ephemeral).

@@ -1,6 +1,5 @@
-/* The server: a libuv loop in a thread of its own moves bytes between connections and the service. The loop belongs to
- * that thread once it runs; tt_store_server_free() reaches it through `stop`, tt__store_server_renew() through `renew`,
- * alone. */
+/* The server: a libuv loop in a thread of its own moves bytes between connections and the service. Once the loop runs,
+ * other threads may only signal it: tt_store_server_free() by `stop`, tt__store_server_renew() by `renew`. */
 #include "base/args.h"
 #include "base/error.h"
 #include "base/files/fd.h"
@@ -156,7 +155,7 @@ static tt_status add_listeners(tt_store_server *server, const int *fds, size_t n
 }
 
 static tt_status make_loop(tt_store_server *server) {
-    tt__fd_hold hold; /* libuv accepts any number, but aborts when it closes a standard stream */
+    tt__fd_hold hold; /* libuv accepts a descriptor of any number, but aborts when it closes a standard stream */
     tt__fd_hold_streams(&hold);
     int error = uv_loop_init(&server->loop);
     server->loop_made = !error;

@@ -32,10 +32,10 @@ typedef struct tt__store_session {
     void *owner; /* the server's connection */
     tt__list_node node;
     size_t charged; /* what service->buffered counts for it */
-    bool known;     /* which dialect it speaks */
+    bool known;     /* `dialect` is known */
     tt_store_dialect dialect;
     bool validated;   /* 2.x: it has sent its VALIDATE */
-    bool lasting;     /* it has set a key that outlives a renewal, so it outlives one, too */
+    bool lasting;     /* it has set a key that outlives a renewal, so the session does, too */
     tt__bytes living; /* the key that ends with it; empty: none */
     tt__store_parser parser;
     tt__bytes in; /* the beginning of an incomplete request */
@@ -45,7 +45,7 @@ typedef struct tt__store_session {
     uint64_t gets_left; /* of a MULTI_GET that is being answered */
     size_t gets_at;     /* the offset of its next key */
 
-    tt__store_place *waits; /* of the one WAIT or BARRIER that will be answered later */
+    tt__store_place *waits; /* the places of the one WAIT or BARRIER that will be answered later */
     size_t wait_count, wait_missing;
     tt__store_place **watches;
     size_t watch_count;
@@ -77,7 +77,7 @@ void tt__store_session_feed(tt__store_session *session, const void *data, size_t
 /* Note the memory that the session holds, after something was added or sent. */
 void tt__store_session_charge(tt__store_session *session);
 
-/* May `more` bytes be stored? If not, the caller closes this client, which wants that. */
+/* May `more` bytes be stored? If not, the session is marked to be closed, since its client asked for that. */
 bool tt__store_has_room(tt__store_session *session, size_t more);
 
 /* After replies were sent, serve the requests that TT__STORE_OUT_PAUSE held back. */
