@@ -522,7 +522,7 @@ static tt_status record_run(replica_run *run, const tt_named_tensors *parameters
     return TT_OK;
 }
 
-/* A number that follows from all that the generator will draw. */
+/* A fingerprint of the generator's state, and so of all that it will draw. */
 static uint64_t generator_print(const tt_generator *g) {
     uint64_t print = TT__FNV + (uint64_t)g->next;
     for (int i = 0; i < TT__MT_WORDS; i++)
