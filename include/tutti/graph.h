@@ -23,8 +23,8 @@ typedef struct tt_graph tt_graph;
  *   } */
 typedef tt_status (*tt_graph_fn)(void *user);
 
-/* Run `function` `warmup` times, then once more, in which nothing is computed: what this thread enqueues on `device` is
- * captured. The function's host code runs in these calls alone. A replay repeats only this of it:
+/* Run `function` `warmup` times, then once more to capture what this thread enqueues on `device`, which computes
+ * nothing. The function's host code runs in these calls alone; of it a replay repeats only this:
  *   - dropout draws from its generator, in the same order, so that replays give the bits that calls would give. The
  *     thread's default generator is that of the thread that replays; another one outlives the graph;
  *   - a step of an optimizer counts, and has the learning rate and other options that the optimizer has then; a

@@ -40,8 +40,8 @@
  * parent doesn't hold in them.
  *
  * The program may ignore SIGCHLD, or wait for all its children itself. Then the parent learns how a process ended from
- * what that left in shared memory. After a signal or _exit() the kernel tells it, from Linux 6.15 on; on older kernels
- * the error says that it isn't known. */
+ * what the process left in shared memory. After a signal or _exit() the kernel tells the parent, from Linux 6.15 on; on
+ * older kernels the error says that the end isn't known. */
 #ifndef TUTTI_SPAWN_H
 #define TUTTI_SPAWN_H
 
