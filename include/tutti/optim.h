@@ -331,7 +331,7 @@ TT_API TT_NODISCARD tt_status tt_ema_restore(tt_ema *ema);
  * next update or call of this; NULL, with the error recorded, if memory is out. */
 TT_API const tt_named_tensors *tt_ema_state_dict(tt_ema *ema);
 
-/* Put it back. All or nothing. Errors: TT_ERR_INVALID another number of entries; TT_ERR_NOT_FOUND a missing one;
+/* Load such a state. All or nothing. Errors: TT_ERR_INVALID another number of entries; TT_ERR_NOT_FOUND a missing one;
  * TT_ERR_SHAPE, TT_ERR_DTYPE; all by name. */
 TT_API TT_NODISCARD tt_status tt_ema_load_state_dict(tt_ema *ema, const tt_named_tensors *state);
 
