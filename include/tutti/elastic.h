@@ -90,8 +90,9 @@ typedef struct tt_elastic_part_class {
     tt_status (*save)(void *user, tt_elastic_writer *writer);
     /* Set the state to what `save` wrote, here or on another rank. */
     tt_status (*load)(void *user, const void *data, size_t size);
-    /* Make what stands on the group, before `load`; collective, so it may call it. With NULL: let go of the group,
-     * which may have failed; never waits, and what it returns is not looked at. NULL = nothing stands on it. */
+    /* Make what stands on the group, before `load`; collective, so it may make calls on the group. With `group` NULL:
+     * let go of the group, which may have failed; must not wait, and its status is ignored. No bind = nothing stands on
+     * the group. */
     tt_status (*bind)(void *user, tt_group *group);
     void (*destroy)(void *user); /* by tt_elastic_free(), after bind(user, NULL); NULL = nothing */
 } tt_elastic_part_class;

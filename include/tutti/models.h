@@ -147,7 +147,7 @@ typedef struct tt_model_generate_args {
     /* logits are divided by it: higher is more random. 0, the default: the likeliest token */
     double temperature;
     int64_t top_k;              /* choose among the k likeliest tokens; 0, the default: all */
-    double top_p;               /* and among the likeliest that together have this probability; 0, the default: all */
+    double top_p;               /* also choose among the likeliest that together have this probability; 0: all */
     tt_generator *generator;    /* NULL = the thread's default */
     tt_index stop_token;        /* ends the text, as its last token */
     bool sliding_window;        /* beyond the model's positions: see below */

@@ -54,7 +54,7 @@ typedef struct tt_trainer_report {
     int64_t step, max_steps; /* optimizer steps since the start of training; 0: no limit */
     int64_t batch, batches;  /* of this epoch: done, and of how many. After its last one the epoch has ended */
     int64_t examples;        /* of this epoch, of all ranks; while it is under way, of this rank */
-    double seconds;          /* that they took, without evaluation and saving */
+    double seconds;          /* that these examples took, without evaluation and saving */
     double loss;             /* of the last batch of this rank; NAN: none yet */
     const tt_trainer_metric *train, *eval; /* of what just ended: "loss", then the others by name */
     int64_t train_count, eval_count;       /* 0: none */
@@ -127,7 +127,7 @@ typedef struct tt_trainer_run_args {
     tt_loader *eval_loader;   /* this rank's share; NULL on a rank without one, on all of them: no evaluation */
     tt_trainer_step_fn eval;  /* run in evaluation mode, nothing is recorded; NULL = step */
     int64_t eval_every;       /* epochs; 0 = 1 */
-    int64_t eval_every_steps; /* also inside epochs; 0: not */
+    int64_t eval_every_steps; /* steps between evaluations inside epochs; 0: none */
     const char *monitor;      /* the metric of the evaluation that decides; NULL = "loss" */
     bool monitor_max;         /* more is better */
     int64_t patience;         /* end after this many evaluations in a row without a better one; 0: never */

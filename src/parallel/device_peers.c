@@ -118,7 +118,7 @@ static tt_status take_peers_piece(tt__device_peers *p, int r, const peer_word *w
     return word->piece.bytes ? s->range_take(p->device, p->ranges[r], &word->piece, fd) : TT_OK;
 }
 
-/* Take what the others gave in this round, and close it. */
+/* Map the pieces that the others gave in this round, and close their descriptors. */
 static tt_status take_pieces(tt__device_peers *p, const peer_word *words, const int *fds) {
     tt_status status = TT_OK;
     for (int r = 0; r < tt_get_world_size(p->group); r++) {

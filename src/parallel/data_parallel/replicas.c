@@ -56,7 +56,7 @@ typedef struct replica_run {
     replica_part *part;
     bool *cut;         /* (in_count): is the input cut, or goes to all as it is? */
     tt_tensor **lists; /* memory of all parts' in and out */
-    int64_t *begins;   /* and out_begin */
+    int64_t *begins;   /* memory of all parts' out_begin */
     /* Of a backward pass: */
     tt_node *node;
     tt_tensor **dy;   /* (out_count); NULL: none */

@@ -62,8 +62,8 @@ static tt_status average_leaving(tt__fs *fs) {
     return TT_OK;
 }
 
-/* Begin to average the unit's gradients. On a device they are still being computed, so their calls begin when the next
- * unit's gradients are sent, or when they are waited for, in the same order on all ranks. */
+/* Begin to average the unit's gradients. On a device these are still being computed, so their calls begin when the next
+ * unit's gradients are sent, or when the averages are waited for, in the same order on all ranks. */
 static tt_status begin_averaging(tt__fs_unit *u) {
     tt__fs *fs = u->owner;
     tt__carried *whole = tt__fs_grads_of(u);
