@@ -32,7 +32,7 @@ typedef struct twin {
     void *data, *bucket; /* on the device, and on the host */
     size_t bytes;        /* of gradients */
     void *mark;          /* of the current copy to the bucket, or the current sum; NULL: there is none */
-    bool sent, pinned;   /* it was copied once; its bucket was pinned then */
+    bool sent, pinned;   /* the twin was copied once; its bucket was pinned then */
     bool reached;        /* all ranks reach all ranks' twins of this bucket, at `of` */
     void *of[TT__DEVICE_PEERS];
     bool lent; /* other ranks may be writing to it */

@@ -72,7 +72,7 @@ typedef struct tt__ddp_hook {
 typedef struct tt__ddp_device {
     tt__ddp_twins *twins;           /* of the buckets; NULL: gradients lie in the buckets */
     struct tt__device_peers *peers; /* ranks that add up each other's twins; NULL: buckets are averaged on the host */
-    tt__reducer_place place;        /* of the buckets, if the group's back end takes the device's memory: */
+    tt__reducer_place place;        /* of the buckets, if the group's back end takes the device's memory */
     const tt_device *place_device;
 } tt__ddp_device;
 

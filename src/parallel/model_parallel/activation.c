@@ -143,7 +143,7 @@ typedef struct parcel {
     stage_link link;
     activation_heading heading;
     tt_tensor *x;        /* while it is sent: contiguous, on the host */
-    tt_shape shape;      /* of it */
+    tt_shape shape;      /* of x */
     tt_tensor *gradient; /* memory that waits for it; or NULL */
     tt_work *work;       /* receives the gradient */
 } parcel;
