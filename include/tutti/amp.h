@@ -49,8 +49,8 @@ TT_API tt_tensor *tt_grad_scaler_scale(tt_grad_scaler *scaler, tt_tensor *loss);
 /* Divide the gradients of all groups by the scale, in place, and look for infinities and NaN among them, both in one
  * pass. Gradients of 16 bits become the f32 gradients of the optimizer's master parameters
  * (tt_optimizer_master_params()). At most once for each optimizer between updates; a step does it if nobody has.
- * Errors: TT_ERR_STATE it was done, or the step was, since the last update, no parameter has a gradient, a gradient
- * changed its type; TT_ERR_INVALID NULL; TT_ERR_MEMORY. */
+ * Errors: TT_ERR_STATE this optimizer's gradients were divided or stepped since the last update, no parameter has a
+ * gradient, or a gradient changed its type; TT_ERR_INVALID NULL; TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_status tt_grad_scaler_unscale_(tt_grad_scaler *scaler, tt_optimizer *optimizer);
 
 /* tt_optimizer_step(), unless the gradients have infinities or NaN; divides them first if that was not done. Errors:
@@ -80,9 +80,9 @@ TT_API bool tt_grad_scaler_is_enabled(const tt_grad_scaler *scaler);
  * memory is out. In a checkpoint: tt_checkpoint_save(..., .scaler = scaler). */
 TT_API const tt_named_tensors *tt_grad_scaler_state_dict(tt_grad_scaler *scaler);
 
-/* Put it back; a disabled scaler takes anything and stays. All or nothing. Errors: TT_ERR_INVALID another number of
- * entries (a disabled one was saved?), a value out of range; TT_ERR_NOT_FOUND a missing entry; TT_ERR_SHAPE; by
- * name. */
+/* Load such a state; a disabled scaler takes anything and stays as it is. All or nothing. Errors: TT_ERR_INVALID
+ * another number of entries (a disabled one was saved?), a value out of range; TT_ERR_NOT_FOUND a missing entry;
+ * TT_ERR_SHAPE; by name. */
 TT_API TT_NODISCARD tt_status tt_grad_scaler_load_state_dict(tt_grad_scaler *scaler, const tt_named_tensors *state);
 
 /* NULL is allowed. */

@@ -103,9 +103,10 @@ typedef struct tt_backward_args {
  * (gradient averaging) have run. It may be called from inside an operator's backward (recomputation), not from a hook.
  *   tt_backward(loss)     tt_backward(y, .gradient = dy, .retain_graph = true)
  * Errors: y NULL: the first error of the scope, which is then cleared; TT_ERR_SHAPE y has not one element and no
- * gradient was given, or that has another shape; TT_ERR_DTYPE that has another type; TT_ERR_STATE nothing in it
- * requires a gradient, a record is spent, or what one needs was overwritten; what a hook or operator returned. After a
- * failure inside the pass the records it would have walked are spent and gradients are undefined. */
+ * gradient was given, or the gradient has another shape; TT_ERR_DTYPE the gradient has another type; TT_ERR_STATE y
+ * depends on nothing that requires a gradient, a record is spent, or what a record needs was overwritten; what a hook
+ * or operator returned. After a failure inside the pass the records it would have walked are spent and gradients are
+ * undefined. */
 TT_API TT_NODISCARD tt_status tt_backward_with(const tt_backward_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_backward(...) tt_backward_with(TT_ARGS(tt_backward_args, .y = __VA_ARGS__))
@@ -123,8 +124,8 @@ TT_API TT_NODISCARD tt_status tt_backward_deferred(tt_deferred_backward *deferre
 TT_API void tt_deferred_backward_free(tt_deferred_backward *deferred);
 
 /* List the leaves that a backward pass from y would reach, each once: at most `room` of them into `leaves` (borrowed).
- * Returns how many there are; 0 for what has no record, -1 and TT_ERR_MEMORY. PyTorch's DDP finds unused
- * parameters this way. */
+ * Returns how many there are: 0 if y has no record; -1, with TT_ERR_MEMORY. PyTorch's DDP finds unused parameters this
+ * way. */
 TT_API int64_t tt_reachable_leaves(const tt_tensor *y, tt_tensor **leaves, int64_t room);
 
 /* x's data without its history; shares storage. */
@@ -167,8 +168,8 @@ typedef struct tt_autocast_begin_args {
  * narrower. Casts are recorded: the gradient of an f32 leaf is f32. A leaf of f32 is cast once, until the outermost
  * autocast ends or an operation or optimizer overwrites the leaf (a write through a pointer is not seen:
  * tt_clear_autocast_cache()). Casts made while no scope is open live until then, too. Pairs nest, and are the thread's
- * own. Backward belongs outside, and runs in the types of forward anywhere; segments of tt_recompute() are repeated
- * under the autocast that they first ran under, and so are functions of one's own in backward. Returns what
+ * own. Call backward outside of it; inside, too, backward runs in the types of forward. Segments of tt_recompute() are
+ * repeated under the autocast that they first ran under, and so are functions of one's own in backward. Returns what
  * tt_autocast_end() takes. PyTorch: torch.autocast("cpu", dtype).
  *   int before = tt_autocast_begin(TT_BF16);     tt_autocast_begin(TT_BF16, .disabled = true) */
 TT_API int tt_autocast_begin_with(const tt_autocast_begin_args *args, size_t size);
@@ -230,7 +231,7 @@ TT_API tt_tensor *tt_recompute_with(tt_segment forward, void *arg, tt_tensor *co
 
 /* ---- operators of one's own ---- */
 
-/* A recorded call of one, while its forward or backward runs. */
+/* A recorded call of such an operator, while its forward or backward runs. */
 typedef struct tt_node tt_node;
 
 /* Forward and backward together. Both run with nothing being recorded and inside a scope of their own. PyTorch:
@@ -253,9 +254,9 @@ typedef struct tt_function {
 } tt_function;
 #define TT_FUNCTION(...) ((tt_function){.size = sizeof(tt_function), __VA_ARGS__})
 
-/* Run it on `n` inputs (NULLs among them are NULL for forward, too) and record it if one requires a gradient. out:
- * (outputs), owned as any operator's result; all NULL after a failure. Errors: what forward returned; TT_ERR_INVALID a
- * function without size, name or forward, or no `in` or `out`. */
+/* Run `function` on `n` inputs (NULLs among them are NULL for forward, too), and record the call if one requires a
+ * gradient. out: (outputs), owned as any operator's result; all NULL after a failure. Errors: what forward returned;
+ * TT_ERR_INVALID a function without size, name or forward, or no `in` or `out`. */
 TT_API TT_NODISCARD tt_status tt_apply_many(const tt_function *function, const void *arg, tt_tensor *const *in,
                                             int64_t n, tt_tensor **out);
 
@@ -286,7 +287,7 @@ TT_API tt_tensor *tt_node_saved(tt_node *node, int i);
 /* In backward: return the gradient of an output (borrowed). NULL: it got none, which means zeros. */
 TT_API tt_tensor *tt_node_grad(tt_node *node, int output);
 
-/* In backward: does an input want a gradient? One that wants none need not be computed. */
+/* In backward: does an input want a gradient? A gradient that is not wanted need not be computed. */
 TT_API bool tt_node_wants(const tt_node *node, int input);
 
 /* In backward: give an input its gradient (borrowed or made here; of the input's shape, dtype and device), once for

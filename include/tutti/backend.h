@@ -49,7 +49,7 @@ typedef enum tt_op {
     TT_OP_ALL_TO_ALL_V,
     TT_OP_SEND,
     TT_OP_RECV,
-    /* For other back ends than the native one, Tutti makes those below of the ones above. */
+    /* Except for the native back end, Tutti composes the operations below of those above. */
     TT_OP_ALL_REDUCE_COALESCED,
     TT_OP_BATCH_ISEND_IRECV,
     TT_OP_MONITORED_BARRIER,
@@ -81,14 +81,13 @@ typedef struct tt_call {
     int tag;  /* of a send or receive: >= 0 the program's; < 0 Tutti's own, which never meet those of the program */
     double factor; /* of TT_PREMUL_SUM */
 
-    /* Elements: as in comm.h; of uneven ones this rank's own. Of an allocation its bytes; of what is freed its serial
-     * number. */
+    /* Elements, as in comm.h; of an uneven call this rank's own. Of an allocation: its bytes. Of a release: the
+     * allocation's serial number. */
     int64_t count;
     const void *send;
     void *recv;
 
-    /* (world_size) elements each; the first two of all_to_all_v, the others also of all_gather_v. Never NULL where the
-     * op has them. */
+    /* (world_size) elements each. all_to_all_v has all four, all_gather_v the last two; these are never NULL. */
     const int64_t *send_counts, *send_offsets;
     const int64_t *recv_counts, *recv_offsets;
     void *const *bufs;    /* of all_reduce_coalesced, with recv_counts: (buffers) */
@@ -98,7 +97,7 @@ typedef struct tt_call {
     const char *file;
     int line;
 
-    /* Where send and recv lie; lists are always the host's. Of cpu the rest is 0 and NULL. */
+    /* Where send and recv lie; lists always lie on the host. For the cpu the next three fields are 0 and NULL. */
     tt_device_type device;
     int device_index; /* >= 0 */
     void *stream;     /* as the program gave it; NULL: the device's default one */
@@ -171,9 +170,9 @@ typedef struct tt_backend {
     /* Begin a call: returns soon, without waiting for peers. begin[op] == NULL: TT_ERR_UNSUPPORTED, "back end gloo has
      * no all_to_all"; a barrier and an all-reduce are mandatory. *request is handed to test() until it says done or
      * fails; then it is gone. `call` and its arrays are gone when begin() returns, buffers stay until the request is.
-     * Counts are 0 in uneven calls and messages at most. Collectives are begun in the same order on all ranks, and one
-     * after the other if `serial`; sends and receives at any time. A barrier may name the cpu whatever `devices` says:
-     * it makes the host wait. */
+     * Only uneven calls and messages may have counts of 0. Collectives are begun in the same order on all ranks, and
+     * one after the other if `serial`; sends and receives at any time. A barrier may name the cpu whatever `devices`
+     * says: it makes the host wait. */
     tt_status (*begin[TT_BACKEND_OPS])(void *engine, const tt_call *call, void **request);
 
     /* Advance; *done := whether the request is complete, on a device: whether the result is there. *source: of a
@@ -212,16 +211,17 @@ typedef struct tt_backend {
     unsigned devices;
 
     /* For calls on a device; mandatory if `devices` has any. Neither may wait, for peers or for the device.
-     * stream_mark: remember what call->stream holds, now that the call is made; begin() comes when all ranks have come
-     * to it, with *mark as call->mark, and lets the engine's work wait for it (an event recorded, cudaStreamWaitEvent).
-     * begin() takes the mark over, also when it fails; one that is never begun is close()'s to release.
+     * stream_mark: remember what call->stream holds, now that the call is made (record an event). begin() follows when
+     * all ranks have come to the call, with *mark as call->mark, and lets the engine's work wait for the mark
+     * (cudaStreamWaitEvent). begin() takes the mark over, also when it fails; one that is never begun is close()'s to
+     * release.
      * stream_wait: make all work put on `stream` from now on run after the request's result; *enqueued := false: not
      * possible yet, Tutti calls again. It may be called more than once, or never. */
     tt_status (*stream_mark)(void *engine, const tt_call *call, void **mark);
     tt_status (*stream_wait)(void *engine, void *request, void *stream, bool *enqueued);
 
     bool serial;      /* at most one collective at a time, begun when the one before is done */
-    bool finds_ranks; /* open() may be called without store: ranks() says who this process is. With it, mandatory: */
+    bool finds_ranks; /* open() may be called without store; then ranks() is mandatory: it says who this process is */
     tt_status (*ranks)(int *rank, int *world_size);
 
     /* Called at once on an engine that new_group() made: gives it the `watch` and `watcher` of tt_backend_member, to be

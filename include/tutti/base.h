@@ -68,7 +68,7 @@
 #ifndef __cplusplus
 #define TT_ARGS(type, ...) &(type){__VA_ARGS__, .tt_end = 0}, offsetof(type, tt_end)
 
-/* The same for calls whose place errors and reports name. */
+/* TT_ARGS() for calls whose place errors and reports name. */
 #define TT_CALL(type, ...) &(type){__VA_ARGS__, .file = __FILE__, .line = __LINE__, .tt_end = 0}, offsetof(type, tt_end)
 #endif
 
@@ -167,9 +167,9 @@ typedef enum tt_log_level { TT_LOG_DEBUG, TT_LOG_INFO, TT_LOG_WARNING } tt_log_l
 typedef void (*tt_log_fn)(tt_log_level level, const char *line, void *user);
 
 /* Send log lines to `write` (NULL, the default: nowhere), which gets `user` and may be called from any thread. Call
- * this before any other function: it is not synchronised with running calls. In any case, lines from the level on that
- * the environment variable TT_LOG names (debug, info, warning; read with the first line) go to stderr, with the time
- * and the rank. */
+ * this before any other function: it is not synchronised with running calls. In any case, if the environment variable
+ * TT_LOG names a level (debug, info, warning; read with the first line), lines of that level and above go to stderr,
+ * with the time and the rank. */
 TT_API void tt_set_log(tt_log_fn write, void *user);
 
 /* Element types. Names are PyTorch's in short form. A bool is one byte, 0 or 1. */

@@ -224,8 +224,8 @@ TT_API TT_NODISCARD tt_status tt_torch_parse(tt_value **out, const void *data, s
 
 /* Write a value so that torch.load() reads it, also with weights_only=True (which in PyTorch 1.13 takes no floats,
  * PyTorch's own neither). Borrowed. Tensors of any layout and device are written one element after the other, as if on
- * the CPU; those that are the same memory, such as tied weights, once, and PyTorch shares them again. Errors:
- * TT_ERR_INVALID an argument is NULL; TT_ERR_IO, with the path; TT_ERR_MEMORY. */
+ * the CPU. Tensors that are the same memory, such as tied weights, are written once, and PyTorch shares them again.
+ * Errors: TT_ERR_INVALID an argument is NULL; TT_ERR_IO, with the path; TT_ERR_MEMORY. */
 TT_API TT_NODISCARD tt_status tt_torch_save(const char *path, const tt_value *value);
 
 /* ---- training state ---- */

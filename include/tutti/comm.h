@@ -14,11 +14,11 @@
  *
  * Threads. A group's calls have an order, so they must not overlap: one thread at a time makes them, any thread.
  * Different threads may use different groups. A call made while another thread waits in a synchronous call on the group
- * is refused (TT_ERR_STATE) if it would disturb that call. In the first moment of a call it may go unnoticed; then
- * ranks differ, or data are wrong. The rule does not hold for works: any thread may wait for a work, test it, add a
- * callback or free it, also several threads at once, and while another makes calls on the group. tt_group_abort() may
- * come from any thread at any time; tt_destroy_process_group() when no other thread is within a call on the group or on
- * one of its works.
+ * is refused (TT_ERR_STATE) if it would disturb that call. In the first moment of the synchronous call this may go
+ * unnoticed; then ranks differ, or data are wrong. The rule does not hold for works: any thread may wait for a work,
+ * test it, add a callback or free it, also several threads at once, and while another makes calls on the group.
+ * tt_group_abort() may come from any thread at any time; tt_destroy_process_group() when no other thread is within a
+ * call on the group or on one of its works.
  *
  * Ranks that call groups in different orders may wait for each other for ever. Their calls fail then (TT_ERR_MISMATCH
  * names which rank waits for which, in which calls), unless another thread might still make the missing call. That is
@@ -280,17 +280,17 @@ TT_API int tt_work_source_rank(const tt_work *work);
 typedef void (*tt_work_fn)(tt_status status, int source, void *user);
 
 /* Have `fn` called when the work is done, failed, aborted, or its group is destroyed: exactly once, even if the work is
- * freed before. Callbacks that were added before the work was done come in the order in which they were added; one that
- * is added later is called before this returns (within a callback: when that has returned), perhaps before or beside
- * earlier ones that another thread is about to call. PyTorch: Future.add_done_callback.
+ * freed before. Callbacks that were added before the work was done come in the order in which they were added; a
+ * callback that is added later is called before this returns (from within a callback: after that one has returned),
+ * perhaps before or beside earlier ones that another thread is about to call. PyTorch: Future.add_done_callback.
  * The thread that advances the work calls it, with no lock held: any thread within a call of Tutti; between hosts also
  * the thread that serves the connections; for a call on a device the thread that watches it. Several callbacks may run
  * at once in different threads. tt_work_wait() may return before the callback was called, tt_destroy_process_group()
  * doesn't. A callback must not wait: synchronous calls, waits for works that are not done, and making groups are
- * refused in it (TT_ERR_STATE). It may make calls with .work, by the rule on threads; on its work's group only if no
- * thread of the program is within a call on that other than tt_work_wait(). It should be short: until it returns, its
- * thread advances nothing. A forked child inherits no callbacks; a child that a callback forks must end by _exit() or
- * exec, not return from it.
+ * refused in it (TT_ERR_STATE). It may make calls with .work, by the rule on threads; on its work's group only while no
+ * thread of the program is within a call on that group, except tt_work_wait(). It should be short: until it returns,
+ * its thread advances nothing. A forked child inherits no callbacks; a child that a callback forks must end by _exit()
+ * or exec, not return from it.
  * Errors: TT_ERR_INVALID no work or no function; TT_ERR_MEMORY; TT_ERR_STATE in a forked child. After an error it is
  * never called. */
 TT_API TT_NODISCARD tt_status tt_work_add_done_callback(tt_work *work, tt_work_fn fn, void *user);
@@ -472,7 +472,7 @@ typedef struct tt_all_to_all_v_args {
 } tt_all_to_all_v_args;
 TT_API TT_NODISCARD tt_status tt_all_to_all_v_with(const tt_all_to_all_v_args *args, size_t size);
 
-/* Return when all ranks have called it. */
+/* Return when all ranks have called this. */
 typedef struct tt_barrier_args {
     tt_group *group;
     TT_OPTIONS;
@@ -548,7 +548,7 @@ typedef struct tt_batch_isend_irecv_args {
 } tt_batch_isend_irecv_args;
 TT_API TT_NODISCARD tt_status tt_batch_isend_irecv_with(const tt_batch_isend_irecv_args *args, size_t size);
 
-/* The macros, and PyTorch's names for asynchronous sends and receives. These give their work by the first argument:
+/* The macros, and PyTorch's names for asynchronous sends and receives, which store their work at the first argument:
  *   tt_isend(&work, group, buf, count, dtype, peer, .tag = 7) */
 #ifndef __cplusplus
 #define tt_new_group(out_, group_, ranks_, ...)                                                        \

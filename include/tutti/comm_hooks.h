@@ -4,8 +4,7 @@
  * tt_ddp_register_comm_hook() does; that call with NULL ends the hook. Collective, between steps: settings are compared
  * over the ranks. A hook's state belongs to the wrapper, and stays when the wrapper's group changes.
  *
- * Bytes that a rank sends for a bucket of C elements of f32 among N ranks, in units of (N-1)/N, beside 8 C without a
- * hook:
+ * Bytes that a rank sends for a bucket of C elements of f32 among N ranks, in units of (N-1)/N; without a hook 8 C:
  *   f16, bf16   4 C
  *   int8        2 C, and 8 C / block of scales
  *   top-k       8 N density C

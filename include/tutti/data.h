@@ -6,8 +6,8 @@
  *
  * Data sets, samplers and loaders are returned by their constructors, NULL after a failure with the error recorded. A
  * NULL given as a data set or sampler gives NULL and leaves the error that is already recorded. The maker frees each,
- * after its users: loaders, then subsets, then data sets and samplers. One thread at a time may use a loader with its
- * data set and sampler, besides the loader's own threads. */
+ * in any order, as users hold what they use. One thread at a time may use a loader with its data set and sampler,
+ * besides the loader's own threads. */
 #ifndef TUTTI_DATA_H
 #define TUTTI_DATA_H
 

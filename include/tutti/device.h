@@ -49,7 +49,7 @@ typedef struct tt_device_memory {
  * and free and total are 0. Thread-safe. PyTorch: torch.cuda.memory_stats(), memory_allocated(), mem_get_info(). */
 TT_API TT_NODISCARD tt_status tt_device_memory_get(const tt_device *device, tt_device_memory *memory);
 
-/* Let the peak be what is allocated now. On the host nothing happens. TT_ERR_INVALID: NULL. Thread-safe. PyTorch:
+/* Set the peak to what is allocated now. On the host nothing happens. TT_ERR_INVALID: NULL. Thread-safe. PyTorch:
  * torch.cuda.reset_peak_memory_stats(). */
 TT_API TT_NODISCARD tt_status tt_device_reset_peak(const tt_device *device);
 

@@ -51,8 +51,8 @@ typedef struct tt_elastic_new_args {
  *   tt_elastic_new(&e, .timeout_ms = 60000)
  * Success: *out is the caller's, end it with tt_elastic_free(). Failure: *out is NULL. A disabled one joins as
  * tt_init_process_group(); its commits cost nothing, tt_elastic_should_stop() is always 0, and a tt_elastic_restore()
- * after a failure returns that, so that one loop serves both. Errors: those of
- * tt_init_process_group() and of tt_elastic_restore(); TT_ERR_STATE there is one already in this process. */
+ * after a failure returns that failure, so that one loop serves both. Errors: those of tt_init_process_group() and of
+ * tt_elastic_restore(); TT_ERR_STATE there is one already in this process. */
 TT_API TT_NODISCARD tt_status tt_elastic_new_with(const tt_elastic_new_args *args, size_t size);
 #ifndef __cplusplus
 #define tt_elastic_new(...) tt_elastic_new_with(TT_ARGS(tt_elastic_new_args, .out = __VA_ARGS__))
@@ -90,8 +90,9 @@ typedef struct tt_elastic_part_class {
     tt_status (*save)(void *user, tt_elastic_writer *writer);
     /* Set the state to what `save` wrote, here or on another rank. */
     tt_status (*load)(void *user, const void *data, size_t size);
-    /* Make what stands on the group, before `load`; collective, so it may call it. With NULL: let go of the group,
-     * which may have failed; never waits, and what it returns is not looked at. NULL = nothing stands on it. */
+    /* Make what stands on the group, before `load`; collective, so it may make calls on the group. With `group` NULL:
+     * let go of the group, which may have failed; must not wait, and its status is ignored. No bind = nothing stands on
+     * the group. */
     tt_status (*bind)(void *user, tt_group *group);
     void (*destroy)(void *user); /* by tt_elastic_free(), after bind(user, NULL); NULL = nothing */
 } tt_elastic_part_class;
@@ -135,12 +136,12 @@ TT_API int64_t tt_elastic_commits(const tt_elastic *elastic);
  *   if (status && tt_elastic_restore(e)) return tt_last_status();
  * After success the program goes on with the same objects, at the state that was set; tt_elastic_changed() tells what
  * is different. After a failure the state is undefined, unless a signal ended the wait.
- * Errors: the error before it, if no other round mends it (an error of this rank alone, or TT_ERR_MISMATCH of a call),
- * or if the launcher says that no round follows, as when no restarts are left; TT_ERR_TIMEOUT no next round within
- * .round_wait_ms; TT_ERR_UNSUPPORTED no launcher of ours; TT_ERR_NET its store is gone; TT_ERR_PEER this rank is not in
- * the next round; TT_ERR_STATE commits of ranks that differ by more than one; TT_ERR_MISMATCH another rank registered
- * other parts; TT_ERR_ABORTED a signal came while it waited (.stop_on_signals): the state is that of this rank's last
- * commit and can be saved; and those of the parts.
+ * Errors: the error of the call before, if no other round mends it (an error of this rank alone, or TT_ERR_MISMATCH of
+ * a call), or if the launcher says that no round follows, as when no restarts are left; TT_ERR_TIMEOUT no next round
+ * within .round_wait_ms; TT_ERR_UNSUPPORTED no launcher of ours; TT_ERR_NET its store is gone; TT_ERR_PEER this rank is
+ * not in the next round; TT_ERR_STATE commits of ranks that differ by more than one; TT_ERR_MISMATCH another rank
+ * registered other parts; TT_ERR_ABORTED a signal came while it waited (.stop_on_signals): the state is that of this
+ * rank's last commit and can be saved; and those of the parts.
  * Collective. Blocks. */
 TT_API TT_NODISCARD tt_status tt_elastic_restore(tt_elastic *elastic);
 

@@ -33,7 +33,7 @@ typedef struct tt_elastic_ddp_args {
  * forward in training before the first restore is TT_ERR_STATE.
  *   tt_module *ddp = tt_elastic_ddp(e, "model", model)
  * After a step, buffers that change in training (batch norm's) are those of the rank's own batches; the next forward
- * takes rank 0's. If rank 0 is lost, or another rank had come further, that one's buffers are taken, and parameters
+ * takes rank 0's. If rank 0 is lost, or another rank had come further, another rank's buffers are taken, and parameters
  * then differ in bits from those of a run without the loss. With .virtual_ranks they don't, as all ranks have shard 0's
  * buffers after each step.
  * tt_elastic_restore() gives the module's SyncBatchNorms the round's group. With .sync_batch_norm it also makes all
@@ -63,10 +63,10 @@ TT_API TT_NODISCARD tt_status tt_elastic_add_ema(tt_elastic *elastic, const char
 TT_API TT_NODISCARD tt_status tt_elastic_add_generator(tt_elastic *elastic, const char *name, tt_generator *generator);
 
 /* Register a loader: its position in the epoch, counted over all ranks. Its sampler is one of tt_distributed_sampler(),
- * made for the rank and world size of tt_elastic_group() at that time; after each tt_elastic_restore() it is one for
- * those of the new round. On as many ranks as before, each rank reads what it would have read. On another number of
- * ranks, the rest of the epoch is divided again, as tt_loader_load_state_dict() does. All ranks must commit at the same
- * place; a loop over the epoch just begins again: tt_sampler_set_epoch() with the same epoch, and
+ * made for the rank and world size of tt_elastic_group() at that time; each tt_elastic_restore() gives it those of the
+ * new round. On as many ranks as before, each rank reads what it would have read. On another number of ranks, the rest
+ * of the epoch is divided again, as tt_loader_load_state_dict() does. All ranks must commit at the same place; a loop
+ * over the epoch just begins again: tt_sampler_set_epoch() with the same epoch, and
  * tt_loader_next() until its end. A loader for evaluation is registered, too, as its sampler depends on the ranks.
  * Errors: also TT_ERR_UNSUPPORTED another sampler, whose order on a lost rank is unknown. */
 TT_API TT_NODISCARD tt_status tt_elastic_add_loader(tt_elastic *elastic, const char *name, tt_loader *loader);

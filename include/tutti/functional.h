@@ -134,7 +134,7 @@ typedef struct tt_max_args {
     tt_tensor *x; /* required; any dtype */
     TT_OPTIONS;
     tt_dims dim;         /* one dimension; none: all elements */
-    bool keepdim;        /* it stays, with size 1 */
+    bool keepdim;        /* the dimension stays, with size 1 */
     tt_tensor **indices; /* receives where they are along dim, i64, the first of equals; NULL on failure */
     char tt_end;         /* not an option: see base.h */
 } tt_max_args;

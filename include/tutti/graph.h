@@ -23,21 +23,22 @@ typedef struct tt_graph tt_graph;
  *   } */
 typedef tt_status (*tt_graph_fn)(void *user);
 
-/* Run `function` `warmup` times, then once more, in which nothing is computed: what this thread enqueues on `device` is
- * captured. The function's host code runs in these calls alone. A replay repeats only this of it:
+/* Run `function` `warmup` times, then once more to capture what this thread enqueues on `device`, which computes
+ * nothing. The function's host code runs in these calls alone; of it a replay repeats only this:
  *   - dropout draws from its generator, in the same order, so that replays give the bits that calls would give. The
- *     thread's default generator is that of the thread that replays; another one outlives the graph;
- *   - a step of an optimizer counts, and has the learning rate and other options that the optimizer has then; a
- *     parameter has stepped before, in a warm-up or by the program;
- *   - tt_grad_scaler_scale() has the scale of then. The rest of a scaler's work, which the host decides on, follows the
- *     replay: tt_grad_scaler_step(), tt_grad_scaler_update();
- *   - gradients are there, or not, as after the call. tt_optimizer_zero_grad() comes before tt_backward() in it.
+ *     thread's default generator is that of the thread that replays; another one must outlive the graph;
+ *   - a step of an optimizer counts, with the learning rate and other options that the optimizer has at the replay.
+ *     Each parameter must have been stepped before the capture, in a warm-up or by the program;
+ *   - tt_grad_scaler_scale() takes the scale at the replay. The rest of a scaler's work, which the host decides on,
+ *     must follow the replay: tt_grad_scaler_step(), tt_grad_scaler_update();
+ *   - after a replay a leaf has a gradient if it had one after the captured call. In the function call
+ *     tt_optimizer_zero_grad() before tt_backward().
  * All other numbers that the host passes to calls, and shapes, are repeated as they were. Work on other devices is
  * done at once and not captured; a graph without any work is told in the log (TT_LOG_WARNING), as PyTorch does.
  *
  * Memory that is taken during the capture, and what is freed in it, is the graph's until tt_graph_free(): no other
- * tensor lies there (tt_device_memory: allocated). Optimizers, scalers and tensors that the function uses outlive the
- * last replay, and keep their memory: they aren't moved or converted. An autocast region begins and ends inside the
+ * tensor lies there (tt_device_memory: allocated). Optimizers, scalers and tensors that the function uses must outlive
+ * the last replay, and keep their memory: don't move or convert them. An autocast region must begin and end inside the
  * function.
  *
  * NULL, and an error, which is the function's if it failed; the process goes on, and nothing is left. TT_ERR_INVALID

@@ -39,7 +39,7 @@ typedef struct tt_join_new_args {
     /* The first step in which a rank has no data is an error on all ranks. PyTorch: throw_on_early_termination. */
     bool end_early;
 
-    /* Called in tt_join_wait() before and after each step of the others. They make the collectives that the others make
+    /* Called in tt_join_wait() before and after each step of the others, to make the collectives that the others make
      * there, and the optimizer's step, without which this rank's state falls behind (as in PyTorch). `user` is
      * borrowed. */
     tt_join_step_fn before_step, after_step;

@@ -48,7 +48,7 @@ TT_API TT_NODISCARD tt_status tt_init_device_mesh_with(const tt_init_device_mesh
 #endif
 
 /* Free a mesh. Its groups go with the last mesh that has them (tt_mesh_slice()); not collective, as
- * tt_destroy_process_group(). What uses a group of it (wrappers, layers) can only be freed then. NULL is allowed. */
+ * tt_destroy_process_group(). Wrappers and layers that use such a group can then only be freed. NULL is allowed. */
 TT_API void tt_mesh_free(tt_mesh *mesh);
 
 /* Abort every group of the mesh (tt_group_abort()). For a rank that has failed in one of them: ranks that wait for it

@@ -61,9 +61,9 @@ TT_API TT_NODISCARD tt_status tt_summary_writer_add_histogram(tt_summary_writer 
 #endif
 
 /* Drop what earlier runs have written here at `step` and later, for a run that resumes from a checkpoint older than the
- * last points of the run before. TensorBoard and `tutti plot` leave those points out;
- * scalars.csv loses its last lines, from the first one on behind which all are of such steps. tt_trainer_run() does it
- * when it resumes. Errors as above. PyTorch: SummaryWriter(purge_step = step). */
+ * last points of the run before. TensorBoard and `tutti plot` leave those points out; scalars.csv loses the lines at
+ * its end that are all of such steps. tt_trainer_run() does it when it resumes. Errors as above. PyTorch:
+ * SummaryWriter(purge_step = step). */
 TT_API TT_NODISCARD tt_status tt_summary_writer_purge(tt_summary_writer *writer, int64_t step);
 
 /* Wait until everything is on the disk itself, safe from a crash of the machine. Errors: TT_ERR_INVALID NULL;
@@ -71,7 +71,7 @@ TT_API TT_NODISCARD tt_status tt_summary_writer_purge(tt_summary_writer *writer,
  * PyTorch: flush(). */
 TT_API TT_NODISCARD tt_status tt_summary_writer_flush(tt_summary_writer *writer);
 
-/* The folder that it was made with; "" for NULL. Borrowed. */
+/* The folder that the writer was made with; "" for NULL. Borrowed. */
 TT_API const char *tt_summary_writer_log_dir(const tt_summary_writer *writer);
 
 /* NULL is allowed. PyTorch: close(). */

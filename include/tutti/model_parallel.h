@@ -37,8 +37,8 @@ typedef struct tt_send_activation_args {
 } tt_send_activation_args;
 
 /* Send x to rank `peer`, which receives it by tt_recv_activation(); its dtype and shape go with it. Returns a zero (f32
- * scalar): if x requires a gradient, tt_backward() of it receives that from the peer, and goes on with backward. It may
- * be added to a loss, or to others of its kind, so that one pass does all.
+ * scalar): if x requires a gradient, tt_backward() of the zero receives that gradient from the peer, and goes on with
+ * backward. The zero may be added to a loss, or to other such zeros, so that one pass does all.
  *   tt_tensor *sent = tt_send_activation(h, group, 1);
  * A large x may still be on its way when the call returns, if the peer does not take it for a tenth of a second; x must
  * not be changed until its gradient has come. If x requires no gradient, the call waits until the peer has taken x,

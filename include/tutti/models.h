@@ -138,16 +138,16 @@ typedef bool (*tt_token_callback)(int64_t token, void *user);
 
 typedef struct tt_model_generate_args {
     int64_t *tokens;        /* required: receives the new tokens; room for max_new_tokens */
-    int64_t *count;         /* required, may be NULL: receives how many they are, also on failure */
+    int64_t *count;         /* required, may be NULL: receives their number, also on failure */
     tt_module *model;       /* required: a tt_model_gpt() or tt_model_gpt2(), wrapped or not */
     const int64_t *prompt;  /* required: what the text begins with, prompt_count tokens */
     int64_t prompt_count;   /* required: at least 1 */
     int64_t max_new_tokens; /* required */
     TT_OPTIONS;
-    /* the higher the bolder: logits are divided by it. 0, the default: the likeliest token */
+    /* logits are divided by it: higher is more random. 0, the default: the likeliest token */
     double temperature;
     int64_t top_k;              /* choose among the k likeliest tokens; 0, the default: all */
-    double top_p;               /* and among the likeliest that together have this probability; 0, the default: all */
+    double top_p;               /* also choose among the likeliest that together have this probability; 0: all */
     tt_generator *generator;    /* NULL = the thread's default */
     tt_index stop_token;        /* ends the text, as its last token */
     bool sliding_window;        /* beyond the model's positions: see below */

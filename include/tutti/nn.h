@@ -175,15 +175,16 @@ TT_API TT_NODISCARD tt_status tt_module_register_buffer_with(const tt_module_reg
 
 /* ---- forward ---- */
 
-/* Run it on one tensor. NULL module or x gives NULL. TT_ERR_INVALID a module that takes or gives another number. */
+/* Run the module on one tensor. NULL module or x gives NULL. TT_ERR_INVALID a module that takes or gives another
+ * number. */
 TT_API tt_tensor *tt_module_forward(tt_module *module, tt_tensor *x);
 
-/* The same, but its record holds x alone: backward runs the module again (tt_recompute(), autograd.h). The module must
- * live until then. What its forward changes, such as running statistics, changes twice.
+/* tt_module_forward() with a record that holds x alone: backward runs the module again (tt_recompute(), autograd.h).
+ * The module must live until then. What its forward changes, such as running statistics, changes twice.
  * PyTorch: torch.utils.checkpoint.checkpoint(module, x). */
 TT_API tt_tensor *tt_module_recompute(tt_module *module, tt_tensor *x);
 
-/* Run it on `input_count` tensors, for `output_count`.
+/* Run the module on `input_count` tensors, for `output_count`.
  *   tt_tensor *out[2];
  *   tt_module_forward_many(lstm, TT_TENSORS(x, h, c), out, 2)
  * On failure all outputs are NULL, so that an expression may go on and be checked at its end. NULL among the inputs:
@@ -198,7 +199,7 @@ TT_API TT_NODISCARD tt_status tt_module_forward_many(tt_module *module, tt_tenso
 /* Called before each forward of the module; may put other tensors into `inputs`. PyTorch: register_forward_pre_hook. */
 typedef tt_status (*tt_forward_pre_hook)(tt_module *module, tt_tensor **inputs, int64_t input_count, void *user);
 
-/* Called after it; may put other tensors into `outputs`. PyTorch: register_forward_hook. */
+/* Called after each forward; may put other tensors into `outputs`. PyTorch: register_forward_hook. */
 typedef tt_status (*tt_forward_hook)(tt_module *module, tt_tensor *const *inputs, int64_t input_count,
                                      tt_tensor **outputs, int64_t output_count, void *user);
 
@@ -316,8 +317,8 @@ TT_API TT_NODISCARD tt_status tt_module_requires_grad_(tt_module *module, bool r
  * shares. */
 TT_API TT_NODISCARD tt_status tt_module_to(tt_module *module, tt_dtype dtype);
 
-/* The same for all parameters and buffers, to another device. Errors: TT_ERR_MEMORY, and those of tt_module_to()
- * except TT_ERR_DTYPE. PyTorch: Module.to(device). */
+/* Move all parameters and buffers to another device, as tt_module_to() converts them. Errors: TT_ERR_MEMORY, and those
+ * of tt_module_to() except TT_ERR_DTYPE. PyTorch: Module.to(device). */
 TT_API TT_NODISCARD tt_status tt_module_to_device(tt_module *module, const tt_device *device);
 
 /* Free a tree from its root (a module that has a parent is ignored, with an error recorded). A module that another one

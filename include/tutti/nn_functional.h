@@ -218,7 +218,7 @@ typedef struct tt_batch_norm_args {
     tt_tensor *running_mean, *running_var; /* (C): both or none; required unless `training` */
     tt_tensor *weight, *bias;              /* (C) */
     bool training;   /* normalise by the mean and variance of x, and move the running ones, in place, towards them */
-    double momentum; /* how far; 0, the default, is 0.1 */
+    double momentum; /* how far the running ones move; 0, the default, is 0.1 */
     double eps;      /* 0, the default, is 1e-5 */
     char tt_end;     /* not an option: see base.h */
 } tt_batch_norm_args;

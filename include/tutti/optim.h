@@ -223,7 +223,7 @@ TT_API void tt_optimizer_zero_grad(tt_optimizer *optimizer);
  * Borrowed until the next step, change of options or call of this; NULL, with the error recorded, if memory is out. */
 TT_API const tt_named_tensors *tt_optimizer_state_dict(tt_optimizer *optimizer);
 
-/* Put state back, options of groups too. An entry of another name, shape or dtype is an error that names it, and
+/* Load such a state, the groups' options too. An entry of another name, shape or dtype is an error that names it, and
  * nothing is changed. Parameters without an entry start without state; options without an entry stay. A step may be
  * of any type (PyTorch's is f32). */
 TT_API TT_NODISCARD tt_status tt_optimizer_load_state_dict(tt_optimizer *optimizer, const tt_named_tensors *state);
@@ -331,7 +331,7 @@ TT_API TT_NODISCARD tt_status tt_ema_restore(tt_ema *ema);
  * next update or call of this; NULL, with the error recorded, if memory is out. */
 TT_API const tt_named_tensors *tt_ema_state_dict(tt_ema *ema);
 
-/* Put it back. All or nothing. Errors: TT_ERR_INVALID another number of entries; TT_ERR_NOT_FOUND a missing one;
+/* Load such a state. All or nothing. Errors: TT_ERR_INVALID another number of entries; TT_ERR_NOT_FOUND a missing one;
  * TT_ERR_SHAPE, TT_ERR_DTYPE; all by name. */
 TT_API TT_NODISCARD tt_status tt_ema_load_state_dict(tt_ema *ema, const tt_named_tensors *state);
 
@@ -421,14 +421,14 @@ typedef struct tt_one_cycle_lr_args {
     double max_lr;           /* required: of all groups, >= 0 */
     int64_t total_steps;     /* required: of the cycle, >= 1 */
     TT_OPTIONS;
-    double pct_start;        /* the part of it that rises, to 1; 0 = 0.3 */
+    double pct_start;        /* the part of the cycle in which the rate rises, to 1; 0 = 0.3 */
     bool anneal_linear;      /* straight lines instead of cosines */
     bool no_cycle_momentum;  /* leave "momentum", or "beta1", as it is; needed where an optimizer has neither */
     double base_momentum;    /* the lowest, at max_lr; 0 = 0.85 */
     double max_momentum;     /* the highest, at both ends; 0 = 0.95 */
-    double div_factor;       /* it begins at max_lr / div_factor; 0 = 25 */
-    double final_div_factor; /* it ends at its first rate / final_div_factor; 0 = 1e4 */
-    bool three_phase;        /* down to where it began, then on to the end */
+    double div_factor;       /* the rate begins at max_lr / div_factor; 0 = 25 */
+    double final_div_factor; /* the rate ends at the first one / final_div_factor; 0 = 1e4 */
+    bool three_phase;        /* the rate falls to where it began, then on to the end */
     char tt_end;             /* not an option: see base.h */
 } tt_one_cycle_lr_args;
 
@@ -462,7 +462,7 @@ typedef struct tt_reduce_lr_on_plateau_args {
     bool mode_max;      /* the metric is better when it is higher */
     double factor;      /* below 1; 0 = 0.1 */
     double threshold;   /* what counts as better: by this part of the best metric; 0 = 1e-4 */
-    bool threshold_abs; /* by this amount */
+    bool threshold_abs; /* `threshold` is an amount, not a part */
     int64_t cooldown;   /* epochs after a reduction in which nothing is counted */
     double min_lr;
     double eps;  /* a smaller reduction than this is none; 0 = 1e-8 */
@@ -482,7 +482,7 @@ TT_API TT_NODISCARD tt_status tt_lr_scheduler_step_metric(tt_lr_scheduler *sched
 /* The rate of a group that the last step set. Errors: TT_ERR_INVALID NULL; TT_ERR_NOT_FOUND no such group. */
 TT_API TT_NODISCARD tt_status tt_lr_scheduler_last_lr(const tt_lr_scheduler *scheduler, int64_t group, double *lr);
 
-/* The epoch: the number of steps since it was made. 0 for NULL. */
+/* The epoch: the number of steps since the scheduler was made. 0 for NULL. */
 TT_API int64_t tt_lr_scheduler_last_epoch(const tt_lr_scheduler *scheduler);
 
 /* Where it stands and what it was made with, as named tensors: "last_epoch" (i64), "base_lrs" and "_last_lr" (f64, a
@@ -490,8 +490,8 @@ TT_API int64_t tt_lr_scheduler_last_epoch(const tt_lr_scheduler *scheduler);
  * made of). Borrowed until the next call of this; NULL, with the error recorded, if memory is out. */
 TT_API const tt_named_tensors *tt_lr_scheduler_state_dict(tt_lr_scheduler *scheduler);
 
-/* Put it back, into a scheduler of the same kinds. Rates are the optimizer's state, and are not set. All or nothing.
- * Errors: TT_ERR_INVALID another number of entries, a value out of range; TT_ERR_NOT_FOUND a missing entry;
+/* Load such a state into a scheduler of the same kinds. Rates are the optimizer's state, and are not set. All or
+ * nothing. Errors: TT_ERR_INVALID another number of entries, a value out of range; TT_ERR_NOT_FOUND a missing entry;
  * TT_ERR_SHAPE, TT_ERR_DTYPE; all by name. */
 TT_API TT_NODISCARD tt_status tt_lr_scheduler_load_state_dict(tt_lr_scheduler *scheduler,
                                                               const tt_named_tensors *state);

@@ -283,7 +283,7 @@ TT_API tt_reducer *tt_ddp_reducer(tt_module *ddp);
 typedef struct tt_ddp_logging_data {
     int64_t steps;          /* that have averaged so far */
     int64_t parameters;     /* that require a gradient */
-    int64_t unused;         /* of them, that no rank has used */
+    int64_t unused;         /* those of them that no rank has used */
     int64_t gradient_bytes; /* of all buckets */
     int64_t buckets;
     int64_t forward_ns;   /* in recorded forwards through the wrapper since the step before */
@@ -297,7 +297,7 @@ typedef struct tt_ddp_logging_data {
 TT_API TT_NODISCARD tt_status tt_ddp_get_logging_data(tt_module *ddp, tt_ddp_logging_data *out);
 
 /* With `sync` false, backward passes through the wrapper average nothing: they add to this rank's gradients. The first
- * pass after it is set again averages all gradients added so far, so that several batches cost one exchange. Buffers
+ * pass with `sync` true again averages all gradients added so far, so that several batches cost one exchange. Buffers
  * are taken from rank 0 once for those passes, at the first forward. All ranks set it alike. Errors: TT_ERR_INVALID no
  * wrapper. PyTorch: DistributedDataParallel.no_sync.
  *   tt_ddp_set_sync(ddp, last_batch_of_this_step) */
@@ -332,14 +332,14 @@ typedef struct tt_ddp_step_in_backward_args {
 /* Step `optimizer` inside tt_backward() from now on: a bucket's parameters are stepped when its averages are there,
  * while later buckets are still being averaged. When a pass that averages has returned, the step is complete, with the
  * bits of a tt_optimizer_step() after the pass. Passes after tt_ddp_set_sync(ddp, false) step nothing. Collective.
- * Ending it (NULL) is not, but all ranks must do so between the same steps.
+ * Ending this (NULL) is not collective, but all ranks must do so between the same steps.
  *   tt_ddp_step_in_backward(ddp, optimizer, .zero_grad = true)
  *   - Options of the optimizer (a scheduler's, too) may change between passes. Neither tt_optimizer_step() nor
- *     tt_optimizer_add_param_group() nor a tt_grad_scaler may be used with it meanwhile: TT_ERR_STATE. It must be
- *     ended, or the wrapper freed, before the program steps the optimizer itself.
+ *     tt_optimizer_add_param_group() nor a tt_grad_scaler may be used with the optimizer meanwhile: TT_ERR_STATE. End
+ *     this, or free the wrapper, before the program steps the optimizer itself.
  *   - Parameters of the optimizer that the wrapper doesn't average (frozen when it was made, .ignored, of another
- *     module) are stepped when the pass has ended, if they have a gradient. The wrapper's other
- *     parameters are averaged, and not stepped.
+ *     module) are stepped when the pass has ended, if they have a gradient. The wrapper's other parameters are
+ *     averaged, and not stepped.
  *   - Calls that need all averages before a step, such as tt_clip_grad_norm_(), come too late.
  *   - A graph is walked once: a second pass through it (.retain_graph), or a part of it that needs the values of a
  *     parameter whose gradient was final before (one used through tt_detach()), is the TT_ERR_STATE of tensors that

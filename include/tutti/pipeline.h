@@ -56,11 +56,11 @@ typedef struct tt_pipeline_new_args {
     tt_pipeline_schedule schedule; /* TT_PIPELINE_1F1B */
     int64_t chunks;                /* stages a rank; 0: 2 for interleaved 1F1B, else 1 */
 
-    /* By hand: how many parts each stage has, for all R x chunks stages. */
+    /* How many parts each stage has, for all R x chunks stages. NULL: see .sample. */
     const int64_t *split;
     int64_t split_count;
-    /* Or by measured cost: rank 0 times each part's forward and backward on this micro-batch (needed on rank 0 only),
-     * and the slowest stage is made as fast as possible. Neither: parts are divided evenly. */
+    /* Without .split: rank 0 times each part's forward and backward on this micro-batch (needed on rank 0 only), and
+     * the slowest stage is made as fast as possible. Without both: parts are divided evenly. */
     tt_tensor *sample;
 
     tt_pipeline_loss loss;   /* for the last stage; NULL: the mean (or sum) of cross_entropy over classes */

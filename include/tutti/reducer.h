@@ -128,10 +128,10 @@ typedef struct tt_comm_hook {
     /* Optional: the hook loses its buckets. No stage is under way. Collective, as tt_group_free() is. */
     void (*detach)(void *state);
 
-    /* Optional: the group in which ranks tell each other in this step which parameters they use: some or all ranks of
-     * the reducer's group, with this one, among which the hook averages in this step. NULL: nothing is told, and this
-     * rank's own use counts. No slot: the reducer's group. Asked when each bucket begins, unless ranks tell numbers of
-     * examples (tutti/join.h), which all ranks of the reducer's group do. */
+    /* Optional: returns the group in which ranks tell each other which parameters they use in this step: those ranks of
+     * the reducer's group, this one included, among which the hook averages in this step. Returns NULL: nothing is
+     * told, and this rank's own use counts. Without this function: the reducer's group. Asked when each bucket begins,
+     * unless ranks tell numbers of examples (tutti/join.h), which all ranks of the reducer's group do. */
     tt_group *(*told_over)(void *state);
 
     /* The hook takes buckets on a device, where the group's back end averages: its calls have the bucket's .device,

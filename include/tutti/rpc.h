@@ -336,9 +336,9 @@ TT_API TT_NODISCARD tt_status tt_rpc_get_counts(tt_rpc *rpc, tt_rpc_counts *out)
 /* ---- calls */
 
 typedef struct tt_rpc_sync_args {
-    tt_rpc *rpc;          /* required, as are the next two */
-    const char *to;       /* a worker's name; NULL: .to_id is its id */
-    const char *function; /* a function's name */
+    tt_rpc *rpc;          /* required */
+    const char *to;       /* required: a worker's name; NULL: .to_id is its id */
+    const char *function; /* required: a function's name */
     TT_OPTIONS;
     int to_id;            /* the worker's id, if .to is NULL */
     tt_rpc_values args;   /* TT_RPC_ARGS(...) */

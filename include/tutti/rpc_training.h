@@ -70,10 +70,10 @@ TT_API TT_NODISCARD tt_status tt_dist_autograd_begin(int64_t *context, tt_rpc *r
 TT_API int64_t tt_dist_autograd_current(void);
 
 typedef struct tt_dist_autograd_backward_args {
-    tt_rpc *rpc;             /* required, as are the next three */
-    int64_t context;         /* the context's id */
-    tt_tensor *const *roots; /* tensors of this worker, of one element each, that require a gradient */
-    int64_t count;
+    tt_rpc *rpc;             /* required */
+    int64_t context;         /* required: the context's id */
+    tt_tensor *const *roots; /* required: tensors of this worker, of one element each, that require a gradient */
+    int64_t count;           /* required */
     TT_OPTIONS;
     bool retain_graph;  /* keep the records, for another pass over this context */
     bool create_graph;  /* must be false: there are no second derivatives over workers */
@@ -119,10 +119,11 @@ typedef struct tt_dist_optimizer tt_dist_optimizer;
 
 typedef struct tt_dist_optimizer_new_args {
     tt_dist_optimizer **out; /* required: receives it, the caller's to free */
-    tt_rpc *rpc;             /* required, as are the next three */
-    tt_rref *const *params;  /* (count) references to leaves of any workers; borrowed */
-    int64_t count;
-    const char *kind; /* "sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "lamb": those of optim.h */
+    tt_rpc *rpc;             /* required */
+    tt_rref *const *params;  /* required: (count) references to leaves of any workers; borrowed */
+    int64_t count;           /* required */
+    /* required: "sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "lamb": those of optim.h */
+    const char *kind;
     TT_OPTIONS;
     const tt_option *options; /* options that differ from PyTorch's defaults; the last has the name NULL */
     char tt_end;              /* not an option: see base.h */
@@ -171,9 +172,9 @@ TT_API tt_module *tt_rref_local_module(tt_rref *rref);
 
 typedef struct tt_remote_module_new_args {
     tt_remote_module **out; /* required: receives it, the caller's to free */
-    tt_rpc *rpc;            /* required, as are the next two */
-    const char *to;         /* a worker's name */
-    const char *function;   /* the name of a function that gives its result by tt_rpc_return_module() */
+    tt_rpc *rpc;            /* required */
+    const char *to;         /* required: a worker's name */
+    const char *function;   /* required: the name of a function that gives its result by tt_rpc_return_module() */
     TT_OPTIONS;
     tt_rpc_values args; /* for that function; borrowed */
     char tt_end;        /* not an option: see base.h */

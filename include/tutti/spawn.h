@@ -40,8 +40,8 @@
  * parent doesn't hold in them.
  *
  * The program may ignore SIGCHLD, or wait for all its children itself. Then the parent learns how a process ended from
- * what that left in shared memory. After a signal or _exit() the kernel tells it, from Linux 6.15 on; on older kernels
- * the error says that it isn't known. */
+ * what the process left in shared memory. After a signal or _exit() the kernel tells the parent, from Linux 6.15 on; on
+ * older kernels the error says that the end isn't known. */
 #ifndef TUTTI_SPAWN_H
 #define TUTTI_SPAWN_H
 
@@ -142,7 +142,7 @@ typedef struct tt_process_failure {
     int exit_code;           /* minus the signal's number where one ended it; TT_EXIT_CODE_UNKNOWN */
     const char *signal_name; /* "SIGSEGV"; NULL: it was none */
     tt_status status;        /* the last error of the thread that ended it; TT_OK if there was none */
-    const char *text;        /* that error, or what tt_report() said, "TT_ERR_IO: can't open ..."; "" */
+    const char *text;        /* its text, or what tt_report() said, "TT_ERR_IO: can't open ..."; "" */
 } tt_process_failure;
 
 /* Which failure tt_process_context_join() returned; NULL: none. The context's. */

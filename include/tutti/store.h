@@ -2,9 +2,9 @@
  *
  * TCPStore, HashStore, FileStore and the store in etcd have the same calls; what is said of connections is true of
  * TCPStore alone. Its wire and semantics are those of torch.distributed.TCPStore, in the dialects of 1.13 and of 2.x.
- * PyTorch has two servers, which differ in that compare_set releases waiters; here it does, as with the libuv one. Keys
- * are C strings; as sent, with all prefixes and one more slash, they have at most TT_STORE_MAX_KEY bytes. Values are
- * any bytes, at most TT_STORE_MAX_VALUE.
+ * PyTorch's two servers differ in whether compare_set releases waiters; here it does, as with the libuv one. Keys are C
+ * strings; as sent, with all prefixes and one more slash, they have at most TT_STORE_MAX_KEY bytes. Values are any
+ * bytes, at most TT_STORE_MAX_VALUE.
  *
  * Every call on a `tt_store` blocks until it is answered, at most for the store's timeout. A store may be used from
  * several threads: calls are served one after the other, and waiting for its turn counts towards a call's timeout.
@@ -184,7 +184,7 @@ TT_API int tt_store_port(const tt_store *store);
 /* Return the store's timeout of a call, in ms. */
 TT_API int64_t tt_store_timeout_ms(const tt_store *store);
 
-/* Set it, for calls that begin later; 0 and less change nothing. */
+/* Set that timeout, for calls that begin later; 0 and less change nothing. */
 TT_API void tt_store_set_timeout_ms(tt_store *store, int64_t timeout_ms);
 
 /* A value received. `data` is the caller's, to be released by tt_store_value_free(). A NUL byte, not counted in `size`,
@@ -263,9 +263,9 @@ TT_API TT_NODISCARD tt_status tt_store_barrier(tt_store *store, const char *key,
  * For ranks that meet through something that this library does not know. All calls above work on such a store, and
  * tt_init_process_group(.store = ) takes it. bindings/torch makes one of a store of PyTorch's. */
 
-/* Each function does what the call of its name above says, and fails by tt_fail(). It waits at most `timeout_ms`; one
- * without that waits as long as its store usually does. Arguments have been checked; places for results are never NULL.
- * Functions may be called from any thread, several at once.
+/* Each function does what the call of its name above says, and fails by tt_fail(). It waits at most `timeout_ms`; a
+ * function without this argument waits as long as its store usually does. Arguments have been checked; places for
+ * results are never NULL. Functions may be called from any thread, several at once.
  * tt_store_multi_get(), tt_store_multi_set() and tt_store_barrier() call these functions, the last one with the keys
  * "key" and "key/open"; tt_store_list_keys() is TT_ERR_UNSUPPORTED. Fields may be added at the end. */
 typedef struct tt_store_class {

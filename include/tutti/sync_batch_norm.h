@@ -11,8 +11,8 @@
  * mode the running statistics are used, and nothing is sent. Gradients of weight and bias are the rank's own: tt_ddp()
  * averages them.
  *
- * The layers have a group of their own, made of `group`. Their collectives and the averages of tt_ddp() run at the same
- * time, and so need no common order. It ends when the last of them is freed. Threads: as the
+ * The layers have a group of their own, made of `group`. Their collectives and the averages of tt_ddp() run at the
+ * same time, and so need no common order. That group ends when the last of the layers is freed. Threads: as the
  * collectives of one group, which must not overlap. */
 #ifndef TUTTI_SYNC_BATCH_NORM_H
 #define TUTTI_SYNC_BATCH_NORM_H
@@ -45,7 +45,7 @@ typedef struct tt_nn_sync_batch_norm_args {
 TT_API tt_module *tt_nn_sync_batch_norm_with(const tt_nn_sync_batch_norm_args *args, size_t size);
 
 /* Make every BatchNorm1d and BatchNorm2d of a tree, also its root, a SyncBatchNorm; existing SyncBatchNorms get a new
- * group. They stay the same modules in the same places, with the same parameters, buffers, names and hooks, so
+ * group. All of them stay the same modules in the same places, with the same parameters, buffers, names and hooks, so
  * optimizers and other references stay valid. Collective: before tt_ddp(), or after it. Returns `module`.
  *   model = tt_convert_sync_batchnorm(tt_model_resnet18(10), world);
  * In an elastic job tt_elastic_ddp(.sync_batch_norm) does it, in each round.

@@ -127,7 +127,7 @@ TT_API TT_NODISCARD tt_status tt_scope_enter(tt_scope *scope);
 TT_API TT_NODISCARD tt_status tt_scope_leave(tt_scope *scope);
 TT_API void tt_scope_free(tt_scope *scope);
 
-/* Opens a scope that ends when the enclosing block is left, however. gcc and clang. */
+/* Opens a scope that ends when the enclosing block is left, in whatever way. gcc and clang. */
 #if defined(__GNUC__) && !defined(__cplusplus)
 /* What it runs at the block's end: tt_scope_end(*id). */
 TT_API void tt_scope_cleanup(const int *id);

@@ -54,7 +54,7 @@ typedef struct tt_trainer_report {
     int64_t step, max_steps; /* optimizer steps since the start of training; 0: no limit */
     int64_t batch, batches;  /* of this epoch: done, and of how many. After its last one the epoch has ended */
     int64_t examples;        /* of this epoch, of all ranks; while it is under way, of this rank */
-    double seconds;          /* that they took, without evaluation and saving */
+    double seconds;          /* that these examples took, without evaluation and saving */
     double loss;             /* of the last batch of this rank; NAN: none yet */
     const tt_trainer_metric *train, *eval; /* of what just ended: "loss", then the others by name */
     int64_t train_count, eval_count;       /* 0: none */
@@ -103,7 +103,7 @@ typedef struct tt_trainer_run_args {
     tt_elastic *elastic; /* in place of .group: survive the loss of ranks: see below */
     tt_sampler *sampler; /* is told each epoch (tt_sampler_set_epoch()); NULL: none needs to be */
     int64_t epochs;      /* end after this many epochs since the start of training; 0: max_steps says when */
-    int64_t max_steps;   /* end after this many optimizer steps since then at the latest; 0: no limit */
+    int64_t max_steps;   /* end after at most this many optimizer steps since the start of training; 0: no limit */
     int64_t accumulate;  /* batches whose gradients are averaged for one step; 0 = 1 */
     /* train as this many ranks would, to the bit, on as many as there are or fewer: tt_ddp() has it. The loader's
      * sampler is one of tt_distributed_sampler() with the same number and without .exact, and each step takes
@@ -127,7 +127,7 @@ typedef struct tt_trainer_run_args {
     tt_loader *eval_loader;   /* this rank's share; NULL on a rank without one, on all of them: no evaluation */
     tt_trainer_step_fn eval;  /* run in evaluation mode, nothing is recorded; NULL = step */
     int64_t eval_every;       /* epochs; 0 = 1 */
-    int64_t eval_every_steps; /* also inside epochs; 0: not */
+    int64_t eval_every_steps; /* steps between evaluations inside epochs; 0: none */
     const char *monitor;      /* the metric of the evaluation that decides; NULL = "loss" */
     bool monitor_max;         /* more is better */
     int64_t patience;         /* end after this many evaluations in a row without a better one; 0: never */
@@ -176,8 +176,8 @@ typedef struct tt_trainer_run_args {
  * what the model draws follows .step_seed and later epochs have the order that they would have had (those of
  * tt_distributed_sampler() do). Inside an epoch it goes on with the next batch, on another number of ranks, too; means
  * of that epoch are those of the rest. On several ranks the loader's state is part of a checkpoint if its order depends
- * on the epoch alone, as that of tt_distributed_sampler() does; rank 0 doesn't know other orders of other ranks, and
- * each rank then reads, and leaves, the batches that were trained on, also where one rank goes on.
+ * on the epoch alone, as that of tt_distributed_sampler() does; rank 0 doesn't know other orders of other ranks. With
+ * such an order each rank reads, and drops, the batches that were trained on, also where one rank goes on.
  *
  * With .averager (tutti/local_sgd.h) ranks step on their own, and only the steps that average cost collectives, so all
  * ranks learn only then of a loss that is infinite, or of a wish to stop. Evaluations and checkpoints in between see
@@ -187,9 +187,9 @@ typedef struct tt_trainer_run_args {
  * it, and has memory for it, while it saves, which is then collective (.checkpoint and .best_checkpoint are given on
  * all ranks or on none). On as many ranks a resumed run takes the steps that the other would have taken, to the bit. On
  * another number, what is alike on all ranks goes on (PowerSGD's matrices, step count and draws), and errors that are
- * fed back begin at zero. So does all from a checkpoint without a hook's state; one of another hook is
- * TT_ERR_NOT_FOUND; without .comm_hook it is ignored. A hook of the program's own (tt_ddp_register_comm_hook()) has no
- * state there.
+ * fed back begin at zero. With a checkpoint that has no hook's state, all begins anew; the state of another hook is
+ * TT_ERR_NOT_FOUND; without .comm_hook a state is ignored. A hook of the program's own (tt_ddp_register_comm_hook())
+ * has no state there.
  *
  * With .elastic (docs/elastic.md) the trainer registers model, optimizer, scheduler, averages, scaler, loaders and
  * progress, restores, and commits after each step; when a rank is lost, or others join, it recovers and goes on, and

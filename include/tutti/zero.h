@@ -54,8 +54,8 @@ typedef struct tt_zero_optimizer_args {
  *
  * Parameters may be written to as usual (a state dict may be loaded before or after). While the optimizer lives, the
  * module must not be converted (tt_module_to(), tt_amp_initialize(): before, with .optimizer NULL) or moved to another
- * group; else tt_optimizer_step() is TT_ERR_STATE. Wrapper, module and optimizer are freed in any order, on all
- * ranks alike; a wrapper that outlives a stage 2 optimizer averages whole gradients again.
+ * group; else tt_optimizer_step() is TT_ERR_STATE. Wrapper, module and optimizer are freed in any order, on all ranks
+ * alike; a wrapper that outlives a stage 2 optimizer averages whole gradients again.
  * NULL on failure, on all ranks: TT_ERR_MISMATCH the ranks' stages, optimizers, options or groups differ (the first
  * difference, and the rank), or some fail in one of the ways below and others don't (the rank, and its error). If all
  * fail alike: the error of `make`; TT_ERR_INVALID no `make`, an unknown stage, an optimizer over other tensors;

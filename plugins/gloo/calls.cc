@@ -1,5 +1,5 @@
-// One call of Tutti's, one function of gloo's. What gloo lacks is made of what it has: a reduce_scatter of an
-// all-to-all, offsets of uneven calls by copying.
+// Carries out each call of Tutti's by one function of gloo's. Two things that gloo lacks are made of others:
+// reduce_scatter of an all-to-all, offsets of uneven calls by copying.
 #include "plugin.h"
 
 #include <gloo/allgather.h>
@@ -87,7 +87,7 @@ void exchange(const Task &t, uint8_t *recv) {
 
 void all_to_all(const Task &t) { exchange(t, t.recv()); }
 
-// Everybody's part for this rank, then their sum in the order of ranks.
+// Gather all ranks' parts for this rank, and sum them in the order of ranks.
 void reduce_scatter(const Task &t) {
     Bytes parts(t.bytes * t.size());
     Join sum = join(t.call.dtype, t.call.reduce_op);
@@ -153,7 +153,7 @@ void pack(uint8_t *dense, const uint8_t *sparse, const Sizes &counts, const Size
             std::memcpy(dense, sparse + offsets[r], counts[r]);
 }
 
-// Memory of the shim's own has one byte more than is needed: empty vectors may be at NULL, which gloo refuses.
+// Our own buffers have one byte more than is needed: an empty vector may be at NULL, which gloo refuses.
 void all_gather_v(const Task &t) {
     gloo::AllgathervOptions options(t.engine->context);
     Bytes own(t.bytes + 1), dense(total(t.recv_counts) + 1);
@@ -207,13 +207,13 @@ void (*function_of(tt_op op))(const Task &) {
     }
 }
 
-// A message's slot: never one of a collective, whose first byte is small. gloo ends the process if a message does not
-// fit the receive, so the size is part of what is matched. Empty messages are sent as one byte.
+// A message's slot. Its first byte is larger than that of any collective's slot. gloo ends the process if a message
+// does not fit the receive, so the size is part of the slot. Empty messages are sent as one byte.
 uint64_t slot_of(int tag, size_t bytes) {
     return UINT64_C(1) << 63 | uint64_t(uint32_t(tag)) << 31 | (bytes & 0x7fffffff);
 }
 
-// What waits for a message says false when it was told to stop.
+// gloo's waits for messages return false when they were told to stop.
 void must(bool came) {
     if (!came)
         throw gloo::IoException("the message was given up");

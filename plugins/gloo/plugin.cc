@@ -85,8 +85,8 @@ bool Engine::stop(std::chrono::milliseconds limit) {
 
 namespace {
 
-// gloo writes to sockets whose peer may be gone, which ends a process that does not ignore SIGPIPE. While this lives
-// the thread does, as do those that it starts.
+// gloo writes to sockets whose peer may be gone, which ends a process that does not ignore SIGPIPE. While this object
+// lives, its thread blocks SIGPIPE, as do threads that it starts.
 class WithoutSigpipe {
   public:
     WithoutSigpipe() {
@@ -121,7 +121,7 @@ template <typename F> tt_status caught(const char *what, F f) {
     }
 }
 
-// The address that peers are told: of the interface that TT_SOCKET_IFNAME names, else what the host's name stands for,
+// Choose the address that peers connect to: that of the interface that TT_SOCKET_IFNAME names, else the host name's,
 // else loopback.
 std::shared_ptr<gloo::transport::Device> make_device() {
     gloo::transport::tcp::attr attr;
@@ -157,8 +157,8 @@ tt_status open_engine(void **out, const tt_backend_member *member) {
     });
 }
 
-// Closing gloo's connections wakes nobody who waits for them; a wait that times out does: it breaks all of them. What
-// waits for any source it leaves alone, so messages are told one by one.
+// Closing gloo's connections does not wake waiting calls. A wait that times out breaks all connections, and so wakes
+// them, except for receives from any source; so messages are aborted one by one.
 void abort_engine(void *engine) {
     auto e = static_cast<Engine *>(engine);
     static uint8_t nothing;
@@ -176,8 +176,8 @@ void abort_engine(void *engine) {
     }
 }
 
-// By now nothing is under way, or it was aborted. gloo may forget a send when its connection breaks, and wait for it
-// until its own deadline: then the engine is left to the thread that waits.
+// By now no call is under way, or all were aborted. gloo may forget a send when its connection breaks, and wait for
+// this send until its own deadline: then the engine stays, for the waiting thread.
 void close_engine(void *engine) {
     auto e = static_cast<Engine *>(engine);
     if (e->stop(std::chrono::seconds(1)))

@@ -47,7 +47,7 @@ struct Engine {
     std::condition_variable begun, ended;
     std::deque<Request *> queue;                                        // collectives to be run
     std::set<std::shared_ptr<gloo::transport::UnboundBuffer>> messages; // under way
-    bool closing = false, idle = false;                                 // told to end; the runner has
+    bool closing = false, idle = false;                                 // told to end; the runner has ended
     std::atomic<bool> aborted{false};
     std::thread runner;
 

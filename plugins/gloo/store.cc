@@ -13,7 +13,7 @@ class Store : public gloo::rendezvous::Store {
     explicit Store(tt_store *store) : store_(store) {}
 
     void set(const std::string &key, const std::vector<char> &data) override {
-        if (store_) // else nobody else is there to read it
+        if (store_) // without a store no other rank reads the value
             check(host->store_set(store_, key.c_str(), data.data(), data.size()));
     }
 

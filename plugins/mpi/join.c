@@ -40,7 +40,7 @@ static tt_status make_engine(void **out, MPI_Comm comm, int64_t timeout_ms) {
         status = mpi_check(MPI_Comm_idup(comm, &e->messages, &requests[1]), "MPI_Comm_idup");
     if (!status)
         status = await(requests, mpi_now_ms() + timeout_ms);
-    if (status) { /* MPI may still write to it */
+    if (status) { /* MPI may still write to the engine */
         mpi_break("a group could not be made");
         return status;
     }

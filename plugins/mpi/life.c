@@ -29,16 +29,16 @@ void mpi_unlock(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* MPI may write to a rank that has ended, by Open MPI's sockets, and the signal of that would end this process. In any
- * other place it does. */
+/* MPI may write to a rank that has ended, by Open MPI's sockets, and SIGPIPE would end this process: ignore it inside
+ * MPI. Outside of MPI it ends the process. */
 static void note_broken_pipe(int sig) {
     if (pthread_equal(atomic_load_explicit(&holder, memory_order_relaxed), pthread_self()))
         return;
     signal(sig, SIG_DFL);
-    raise(sig); /* comes when this has returned */
+    raise(sig); /* takes effect when this handler has returned */
 }
 
-/* A handler costs calls nothing, where changing the mask for each would be two system calls. A program's own stays. */
+/* A handler costs calls nothing; a signal mask would take two system calls each. A program's own handler stays. */
 static void survive_broken_pipes(void) {
     struct sigaction now;
     const struct sigaction ours = {.sa_handler = note_broken_pipe, .sa_flags = SA_RESTART | SA_ONSTACK};
@@ -85,8 +85,8 @@ static bool has_launcher(void) {
     return false;
 }
 
-/* Wait until all ranks have arrived here, and so have finished with each other. Under mpirun wait without limit, as MPI
- * does, since mpirun ends ranks that wait for a failed one. Elsewhere a rank may have ended without notice. */
+/* Wait until all ranks are here, so that none needs another any more. Under mpirun wait without limit, as MPI does,
+ * since mpirun ends ranks that wait for a failed one. Elsewhere a rank may have ended without notice. */
 static bool all_are_through(void) {
     int64_t deadline_ms = mpi_now_ms() + END_MS;
     MPI_Request request;
@@ -104,7 +104,7 @@ static bool all_are_through(void) {
 /* End MPI, unless it is broken: then it would wait forever. */
 static void finalize(void) {
     int finalized = 0;
-    atomic_store_explicit(&holder, pthread_self(), memory_order_relaxed); /* no thread makes calls any more */
+    atomic_store_explicit(&holder, pthread_self(), memory_order_relaxed); /* no other thread uses MPI any more */
     MPI_Finalized(&finalized);
     if (!finalized && !broken[0] && getpid() == starter && all_are_through())
         MPI_Finalize();

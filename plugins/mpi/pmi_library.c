@@ -1,5 +1,5 @@
-/* PMI-1 as a library: Open MPI 4 loads the one that FLUX_PMI_LIBRARY_PATH names, if FLUX_JOB_ID is set, and calls what
- * it finds there. So this shared object names itself. */
+/* PMI-1 as a library. If FLUX_JOB_ID is set, Open MPI 4 loads the library that FLUX_PMI_LIBRARY_PATH names, and calls
+ * its functions. So this shared object names itself there. */
 #include "pmi.h"
 
 #include "plugin.h"
@@ -96,7 +96,7 @@ tt_status pmi_announce(void) {
     if (!dladdr((void *)(uintptr_t)pmi_announce, &self) || !self.dli_fname)
         return mpi_host->fail(TT_ERR_SYSTEM, "mpi: can't find out where this back end was loaded from");
     snprintf(job, sizeof job, "%u", pmi_job());
-    /* Open MPI's default component for processes without a launcher would take precedence over the one that asks us. */
+    /* Choose the component that asks us: the default one for processes without a launcher would take precedence. */
     setenv("FLUX_JOB_ID", job, 1);
     setenv("FLUX_PMI_LIBRARY_PATH", self.dli_fname, 1);
     setenv("OMPI_MCA_pmix", "flux", 1);

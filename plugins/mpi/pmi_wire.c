@@ -39,7 +39,7 @@ static tt_status mapping(char *text, size_t size) {
     }
     if (n < size)
         n += (size_t)snprintf(text + n, size - n, ")");
-    return n < size ? TT_OK : TT_ERR_NOT_FOUND; /* then each is taken to be alone on its node */
+    return n < size ? TT_OK : TT_ERR_NOT_FOUND; /* then MPICH takes each rank to be alone on its node */
 }
 
 static void answer_get(const char *line, char *answer) {

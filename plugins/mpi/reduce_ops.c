@@ -32,8 +32,8 @@ MPI_Datatype mpi_type(tt_dtype dtype) {
     return MPI_DATATYPE_NULL;
 }
 
-/* What MPI calls: into (n) := from (n) op into. EACH is one type's loop over x, an element of `from`, and y, one of
- * `into`. */
+/* The functions that MPI calls: into (n) := from (n) op into. EACH is the loop for one type; x is an element of `from`,
+ * y one of `into`. */
 #define EACH(T, name, expression)                           \
     if (*type == (name)) {                                  \
         for (int i = 0; i < *n; i++) {                      \
@@ -70,7 +70,7 @@ static MPI_User_function *const functions[] = {
     [TT_BAND] = band, [TT_BOR] = bor,         [TT_BXOR] = bxor};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
-/* Made at first use; they live as long as MPI. */
+/* Return a reduce op of our own. It is made at its first use, and lives as long as MPI. */
 static tt_status own(MPI_Op *out, tt_reduce_op op) {
     static struct {
         bool made;

@@ -1,7 +1,7 @@
 /* The life of an engine: its stream and memory, and the end, which waits neither for peers nor for a hanging NCCL.
  *
- * A thread of its own ends communicators by ncclCommAbort(). It holds the engine, too, and the last holder frees it. So
- * an abort that hangs costs the engine's memory, and nothing else. */
+ * A separate thread ends the communicators by ncclCommAbort(). This thread holds the engine, as its owner does, and the
+ * last holder frees it. So an abort that hangs costs only the engine's memory. */
 #include "plugin.h"
 
 #include <signal.h>
@@ -111,7 +111,7 @@ static void release(nccl_engine *e) {
     free_events(e);
     if (e->clock_stream)
         cuda.cuStreamDestroy_v2(e->clock_stream);
-    nccl_free_lost_windows(e); /* of after the communicators' end */
+    nccl_free_lost_windows(e); /* those lost after the communicators' end */
     if (e->word)
         cuda.cuMemFree_v2(e->word);
     if (entered)
@@ -121,7 +121,7 @@ static void release(nccl_engine *e) {
     free(e);
 }
 
-/* The lock is held, and given back. */
+/* Drop one hold of the engine; the last one frees it. The lock is held before, and free afterwards. */
 static void let_go(nccl_engine *e) {
     bool last = --e->holders == 0;
     pthread_mutex_unlock(&nccl_lock);
@@ -170,7 +170,7 @@ static void *end_communicators(void *arg) {
     return NULL;
 }
 
-/* Start the thread. The lock is held. */
+/* Start the thread that ends the communicators. The lock is held. */
 static void end_engine(nccl_engine *e, bool flush_first) {
     pthread_attr_t attributes;
     pthread_t thread;
@@ -186,11 +186,11 @@ static void end_engine(nccl_engine *e, bool flush_first) {
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's own threads' */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* so that signals go to the program's own threads */
     int error = pthread_create(&thread, &attributes, end_communicators, e);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
-    if (error) /* the engine stays, as one does whose abort hangs */
+    if (error) /* the engine stays, as after an abort that hangs */
         nccl_host->log(TT_LOG_WARNING, "back end nccl: no thread to abort a communicator in: it stays");
 }
 

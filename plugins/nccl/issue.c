@@ -1,4 +1,4 @@
-/* One call of Tutti's, one call or group of NCCL's. */
+/* Issues each call of Tutti's as one call, or one group of calls, of NCCL's. */
 #include "plugin.h"
 
 #include "base/dtype.h"
@@ -47,7 +47,7 @@ static bool bool_op(tt_reduce_op op, ncclRedOp_t *out) {
     return any || all;
 }
 
-/* TT_PREMUL_SUM aside, whose op is made for the call. */
+/* NCCL's op for all but TT_PREMUL_SUM, whose op is made for each call. */
 static bool plain_op(tt_dtype dtype, tt_reduce_op op, ncclRedOp_t *out) {
     static const struct {
         tt_reduce_op op;
@@ -165,7 +165,7 @@ static piece got_from(const nccl_engine *e, const tt_call *c, size_t size, int r
 
 static bool goes_on(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
-/* Messages with one rank; what lies in its place already isn't sent to itself. */
+/* Exchange messages with rank r; a part of our own that is in place already isn't sent. */
 static ncclResult_t exchange_with(const nccl_engine *e, const nccl_lane *lane, const tt_call *c, int r) {
     size_t size = nccl_host->dtype_size(c->dtype);
     piece out = sent_to(e, c, size, r), in = got_from(e, c, size, r);

@@ -3,7 +3,7 @@
 
 enum {
     ASK_MS = 100,  /* between looks for another rank's failure */
-    NAME_MS = 2000 /* that may pass from NCCL's error until it is known whose end that was */
+    NAME_MS = 2000 /* the longest wait, after NCCL's error, to learn which rank ended */
 };
 
 static tt_status fail_late(const nccl_joining *j) {
@@ -25,7 +25,7 @@ static tt_status ask_failure(nccl_joining *j, int64_t now) {
     return j->parent && j->parent->watch ? j->parent->watch(j->parent->watcher) : TT_OK;
 }
 
-/* NCCL may fail because a rank has ended, or one that has heard of that, before anybody says which: wait for it. */
+/* NCCL may fail because another rank has ended, before this rank hears which one: wait for its name. */
 static tt_status name_failure(nccl_joining *j, tt_status failed) {
     const nccl_engine *broken = j->e && j->e->broken ? j->e : j->parent;
     if ((failed != TT_ERR_PEER && failed != TT_ERR_NET) || !broken || !broken->broken)
@@ -140,7 +140,7 @@ static tt_status split_messages(nccl_joining *j) {
     return nccl_split(j, e, &e->lanes[NCCL_COLLECTIVES], 0, e->rank, &e->lanes[NCCL_MESSAGES].comm);
 }
 
-/* Nothing is flushed: a communicator may not be ready. */
+/* End an engine without flushing, as its communicators may not be ready. */
 static void give_up(nccl_engine *e) {
     nccl_abort(e);
     nccl_close(e);

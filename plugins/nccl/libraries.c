@@ -93,7 +93,7 @@ tt_status nccl_check_cuda(CUresult result, const char *what) {
                            "nccl: %s: CUDA error %d, %s", what, (int)result, text);
 }
 
-/* What may be the end of a rank is TT_ERR_PEER or TT_ERR_NET: then Tutti looks for who is gone. */
+/* Results that a rank's end may cause become TT_ERR_PEER or TT_ERR_NET: then Tutti looks for a rank that is gone. */
 static tt_status status_of(ncclResult_t result) {
     switch (result) {
     case ncclRemoteError:

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-/* How much later than rank 0's the others' patience ends: its answer says more. At most
- * LOOK_MS pass between two looks. */
+/* ANSWER_MS: so much longer than rank 0 the others wait, as rank 0's answer says more. At most LOOK_MS pass between two
+ * looks. */
 enum { ANSWER_MS = 2000, LOOK_MS = 50, TEXT = 1024, UUID_TEXT = 48 };
 
 /* Values: a letter, 'I' or 'E', and an id or an error's text. */
@@ -23,8 +23,8 @@ static tt_status tell(const tt_backend_member *member, const char *key, char kin
     return nccl_host->store_set(member->store, key, value, 1 + size);
 }
 
-/* Wait for a value; an error in it is recorded as this rank's, of `status`. An id of `least` to `size` bytes is
- * followed by zeros. */
+/* Wait for a value. An error in it becomes this rank's, with `status`. An id of `least` to `size` bytes is padded with
+ * zeros. */
 static tt_status hear(const tt_backend_member *member, const char *key, tt_status status, void *id, size_t least,
                       size_t size) {
     tt_store_value got;
@@ -57,8 +57,8 @@ static tt_status watch(const tt_backend_member *member) {
     return nccl_can_watch(member) ? member->watch(member->watcher) : TT_OK;
 }
 
-/* Wait until a key is there, or a rank has ended without that. Looks are ever rarer; a store's wait that times out may
- * cost the connection. */
+/* Wait until a key is there, or a rank has ended without setting it. Looks at the key ever more rarely, as a wait of
+ * the store that times out may cost the connection. */
 static tt_status await_key(const tt_backend_member *member, const char *key, int64_t deadline_ms) {
     const int64_t begin_ms = nccl_now_ms();
     for (;;) {

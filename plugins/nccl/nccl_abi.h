@@ -34,8 +34,7 @@ typedef struct nccl_config ncclConfig_t;
 typedef struct ncclWindow_vidmem *ncclWindow_t;
 #endif
 
-/* The first fields of ncclConfig_t, as 2.14 had it: what has an older version keeps the defaults of all that came
- * later. */
+/* The first fields of ncclConfig_t, as NCCL 2.14 had it: with that version set, later fields keep their defaults. */
 typedef struct nccl_config {
     size_t size;
     unsigned magic, version;
@@ -80,7 +79,7 @@ typedef struct nccl_config {
     X(ncclResult_t, GroupStart, (void))                                                                            \
     X(ncclResult_t, GroupEnd, (void))
 
-/* Those of windows, which are used where they are: 2.27 and later have all. */
+/* NCCL's functions for windows, which are used if there: 2.27 and later have all. */
 #define NCCL_ABI_WINDOW_FUNCTIONS(X)                                                                                \
     X(ncclResult_t, MemAlloc, (void **memory, size_t bytes))                                                        \
     X(ncclResult_t, MemFree, (void *memory))                                                                        \

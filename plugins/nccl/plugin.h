@@ -62,11 +62,11 @@ typedef struct nccl_request {
     struct nccl_request *next;
     tt_call call; /* its lists are in `numbers` */
     enum { NCCL_QUEUED, NCCL_ISSUED, NCCL_RUNNING } state;
-    nccl_event *mark, *end; /* what it waits for; what is recorded behind it */
+    nccl_event *mark, *end; /* the call waits for `mark`; `end` is recorded behind it */
     ncclRedOp_t factor_op;  /* of TT_PREMUL_SUM */
     bool has_factor_op;
-    nccl_event *start; /* of a call that is measured: what is recorded before it; NULL: nothing */
-    int64_t start_ns;  /* when the host did so */
+    nccl_event *start; /* recorded before a call that is measured; NULL: it isn't measured */
+    int64_t start_ns;  /* when the host recorded `start` */
     nccl_anchor *anchor;
     int64_t numbers[]; /* of an uneven call: send counts, send offsets, receive counts, receive offsets (size) each */
 } nccl_request;
@@ -92,20 +92,20 @@ typedef struct nccl_engine {
     CUcontext context; /* NULL: not retained */
     CUdeviceptr word;  /* what a barrier sums */
     nccl_lane lanes[NCCL_LANES];
-    ncclComm_t split_off;                /* where NCCL puts what it splits, even after time is up */
-    nccl_window *windows;                /* that are registered */
-    nccl_window *lost_windows;           /* that a communicator may have until its end */
+    ncclComm_t split_off;                /* where NCCL stores a communicator that it splits off, even after a timeout */
+    nccl_window *windows;                /* registered windows */
+    nccl_window *lost_windows;           /* those that a communicator may use until its end */
     bool has_no_windows;                 /* the ranks have found out that there can be none */
-    ncclComm_t left_behind;              /* on which registering failed; or NULL */
+    ncclComm_t left_behind;              /* a communicator on which registering failed; or NULL */
     nccl_event *events, *free_events[2]; /* by `timed` */
     CUstream clock_stream;               /* of anchors; NULL: not made yet */
     nccl_anchor anchors[2];
-    int anchor;         /* which of them is the newer one */
-    bool clock_stopped; /* CUDA failed there: no anchors */
+    int anchor;         /* the newer of the two */
+    bool clock_stopped; /* CUDA failed on clock_stream: no anchors */
     tt_status broken;   /* a failure of NCCL's or CUDA's, and its text */
     char why[512];
     enum { NCCL_OPEN, NCCL_ENDING, NCCL_ENDED } life; /* ENDING: a thread aborts its communicators */
-    bool flush;                                       /* first, let NCCL send what peers may not have yet */
+    bool flush;                                       /* before aborting, let NCCL send what peers may lack */
     int holders;                                      /* the engine's owner, and that thread */
 } nccl_engine;
 
@@ -136,9 +136,9 @@ void nccl_set_watch(void *engine, tt_status (*watch)(void *watcher), void *watch
 
 /* Whose communicator is waited for, and until when. */
 typedef struct nccl_joining {
-    nccl_engine *e;                  /* that joins; NULL: this rank takes part for the others alone */
+    nccl_engine *e;                  /* the joining engine; NULL: this rank takes part for the others alone */
     const nccl_engine *parent;       /* whose communicator is used, or NULL */
-    const tt_backend_member *member; /* of a first group, or NULL */
+    const tt_backend_member *member; /* for a first group; or NULL */
     int64_t begin_ms, timeout_ms, asked_ms;
     const char *what;
 } nccl_joining;
@@ -149,7 +149,7 @@ tt_status nccl_joining_pause(nccl_joining *j);
 /* Wait until the lane has issued all that it was given. */
 tt_status nccl_await_idle(nccl_joining *j, nccl_engine *e, const nccl_lane *lane);
 
-/* Split a lane's communicator. One that is still at it when time is up stays in progress. */
+/* Split a lane's communicator. If time is up before NCCL has done it, the lane stays in progress. */
 tt_status nccl_split(nccl_joining *j, nccl_engine *owner, nccl_lane *lane, int color, int key, ncclComm_t *made);
 
 /* Take the lock, to call NCCL on the device of `e`; give it back. */
@@ -178,7 +178,7 @@ tt_status nccl_meet(const nccl_engine *e, const tt_backend_member *member, tt_st
 void nccl_tell_failure(const tt_backend_member *member);
 tt_status nccl_ask_failure(const tt_backend_member *member);
 
-/* Does the library tell whether other ranks have ended? One from before that has no such field. */
+/* Does the library tell whether other ranks have ended? Older ones don't have this field. */
 bool nccl_can_watch(const tt_backend_member *member);
 
 /* ---- queue.c */
@@ -195,19 +195,19 @@ tt_status nccl_advance(nccl_engine *e);
 /* Has the lane issued all that it was given? */
 bool nccl_is_idle(const nccl_lane *lane);
 
-/* Take an event; give it back: then it is NULL, as it may be before. The lock is held. */
+/* Take an event; give it back and set *event := NULL, which it may be before. The lock is held. */
 CUresult nccl_take_event(nccl_engine *e, bool timed, nccl_event **out);
 void nccl_give_event(nccl_engine *e, nccl_event **event);
 
 /* ---- times.c: when calls ran on the device. The lock is held, the device's context is current */
 
-/* Before the request is issued; take the event of its end, if it is measured; when it is done. They never fail: a time
- * may stay unknown. */
+/* For a request that is measured: before it is issued; take the event of its end; when it is done. These never fail: a
+ * time may stay unknown. */
 void nccl_times_begin(nccl_engine *e, const nccl_lane *lane, nccl_request *r);
 void nccl_times_take_end(nccl_engine *e, nccl_request *r);
 void nccl_times_end(const nccl_request *r);
 
-/* Let go what the request has for it. */
+/* Release what the request holds for its times. */
 void nccl_times_forget(nccl_engine *e, nccl_request *r);
 
 /* ---- checks.c */

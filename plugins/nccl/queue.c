@@ -32,7 +32,7 @@ static tt_status take_event(nccl_engine *e, nccl_event **out) {
     return nccl_check_cuda(nccl_take_event(e, false, out), "making an event");
 }
 
-/* What has been told to wait for it waits for what was recorded then: it can be recorded again at once. */
+/* Streams that wait for an event wait for what it held when they were told to. So it can be recorded again at once. */
 void nccl_give_event(nccl_engine *e, nccl_event **event) {
     if (!*event)
         return;
@@ -65,7 +65,7 @@ static nccl_request *first_queued(const nccl_lane *lane) {
 
 bool nccl_is_idle(const nccl_lane *lane) { return !lane->in_progress && !first_queued(lane); }
 
-/* CUDA's failure of the engine's own work. */
+/* Keep a failure of CUDA in the engine's own work: the engine is broken. */
 static tt_status break_engine(nccl_engine *e, tt_status status) {
     if (status && !e->broken) {
         e->broken = status;
@@ -77,7 +77,7 @@ static tt_status break_engine(nccl_engine *e, tt_status status) {
     return status;
 }
 
-/* What was issued is on the stream now: requests run, each up to an event of its own. */
+/* What was issued is on the stream now: record an event behind each request, which then runs. */
 static tt_status record_ends(nccl_engine *e, nccl_lane *lane) {
     tt_status status = TT_OK;
     for (nccl_request *r = lane->first; r && !status; r = r->next) {
@@ -127,7 +127,7 @@ static tt_status issue_one(nccl_engine *e, nccl_lane *lane, nccl_request *r) {
     return nccl_check(e, lane->comm, result, nccl_host->op_name(r->call.op));
 }
 
-/* All messages that are queued: they advance together. */
+/* Issue all queued messages in one group, so that they advance together. */
 static tt_status issue_messages(nccl_engine *e, nccl_lane *lane, nccl_request *r) {
     tt_status status = nccl_check(e, lane->comm, nccl.GroupStart(), "ncclGroupStart");
     if (status)
@@ -205,7 +205,7 @@ static nccl_request *new_request(const nccl_engine *e, const tt_call *call) {
     nccl_request *r = calloc(1, sizeof *r + (is_uneven ? 4 * (size_t)e->size * sizeof r->numbers[0] : 0));
     if (!r)
         return NULL;
-    size_t known = nccl_host->call_size; /* a library from before knows less of a call */
+    size_t known = nccl_host->call_size; /* an older library has a shorter tt_call */
     memcpy(&r->call, call, known < sizeof *call ? known : sizeof *call);
     r->mark = call->mark;
     if (is_uneven) {
@@ -231,7 +231,8 @@ tt_status nccl_begin(void *engine, const tt_call *call, void **request) {
     return r ? TT_OK : nccl_host->fail(TT_ERR_MEMORY, "nccl: no memory for a request");
 }
 
-/* An engine that was aborted is silent when its communicators are gone: only then may buffers be freed. */
+/* After an abort, report the request as failed only when the communicators are gone: until then NCCL may use
+ * buffers. */
 static tt_status test_ended(const nccl_engine *e) {
     if (e->life != NCCL_ENDED)
         return TT_OK;

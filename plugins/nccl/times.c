@@ -1,13 +1,13 @@
-/* When calls ran on the device, as it measures it: an event before each and the one behind it give how long, an anchor
- * gives when. That is an event on a stream that holds nothing else, so it happens as good as at once, at a moment that
- * the host has noted. Clocks drift, and an interval is a float: anchors are renewed.
+/* When calls ran, as the device measures it. Events before and behind a call give its duration, an anchor its
+ * beginning. An anchor is an event on a stream that holds nothing else: it happens almost at once, at a time that the
+ * host notes. Anchors are renewed, as clocks drift and intervals are floats.
  *
- * Whatever fails here, the call goes on, and its time or its moment stays unknown. */
+ * If anything fails here the call goes on, and its duration or beginning stays unknown. */
 #include "plugin.h"
 
 #include <time.h>
 
-static const int64_t ANCHOR_NS = INT64_C(5000000000); /* within it a float of ms has half a microsecond */
+static const int64_t ANCHOR_NS = INT64_C(5000000000); /* within it a float of ms is precise to half a microsecond */
 
 static int64_t clock_ns(void) {
     struct timespec t;
@@ -71,7 +71,7 @@ static bool elapsed_ns(const nccl_event *from, const nccl_event *to, int64_t *ns
     return true;
 }
 
-/* It ran after the host issued it, and was over when the host saw that. */
+/* Keep the measured times between two of the host's: when it issued the call, and now, when it saw the end. */
 void nccl_times_end(const nccl_request *r) {
     int64_t now = clock_ns(), took, since;
     if (!r->start || !elapsed_ns(r->start, r->end, &took))

@@ -1,14 +1,14 @@
 /* Windows: memory that all ranks register with NCCL, so that its kernels reach it where it lies.
  *
- * What shapes this: registering is collective. Peers find a byte at its offset from the beginning of what the driver
- * mapped at once, so a window is memory of its own. A communicator on which registering has failed, here or elsewhere,
- * can't be used any more. So ranks agree that each has memory, register it, and agree on how that went. If it failed,
- * collectives get another communicator, split from that of messages, and the group has no windows from then on. */
+ * Registering is collective. Peers find a byte by its offset from the beginning of the driver's mapping, so each window
+ * has a mapping of its own. A communicator on which registering has failed, here or elsewhere, can't be used any more.
+ * So ranks agree that each has memory, register it, and agree on how that went. If it failed, collectives get a new
+ * communicator, split from the one of messages, and the group has no windows from then on. */
 #include "plugin.h"
 
 #include <stdlib.h>
 
-enum { FAILED, NONE, REGISTERED }; /* how registering went; the least of all ranks' counts */
+enum { FAILED, NONE, REGISTERED }; /* how registering went; the least value of all ranks decides */
 
 enum { SYMMETRIC = 1, REGISTER_MS = 10000, IDLE_MS = 2000 };
 
@@ -39,19 +39,19 @@ static nccl_window *alloc_window(const nccl_engine *e, size_t bytes) {
     return NULL;
 }
 
-/* Its memory is freed when the communicators are gone, which may still know it. */
+/* Free the window when the communicators are gone, which may still use it. */
 static void free_later(nccl_engine *e, nccl_window *w) {
     w->next = e->lost_windows;
     e->lost_windows = w;
 }
 
-/* Deregister it, if it is registered, and free it. The lock is not held. */
+/* Deregister the window, if it is registered, and free it; `asks` false: only free it, later. The lock is not held. */
 static void give_back(nccl_engine *e, nccl_window *w, bool asks) {
     ncclResult_t result = ncclInProgress;
     pthread_mutex_lock(&nccl_lock);
     CUcontext context;
     const bool entered = cuda.cuCtxPushCurrent_v2(e->context) == CUDA_SUCCESS;
-    if (entered && asks && e->life == NCCL_OPEN && !e->left_behind) /* on which it may be registered */
+    if (entered && asks && e->life == NCCL_OPEN && !e->left_behind) /* w may be registered on left_behind */
         result =
             w->window ? nccl_windows.CommWindowDeregister(e->lanes[NCCL_COLLECTIVES].comm, w->window) : ncclSuccess;
     if (result == ncclSuccess) {
@@ -76,7 +76,7 @@ static tt_status look(const nccl_engine *e, ncclResult_t *state) {
     return TT_OK;
 }
 
-/* Wait for the peers, for a time: one that has failed does not come. An error: one is gone. */
+/* Wait for the peers to register, for a limited time, as a failed peer does not come. An error: a peer is gone. */
 static tt_status await_registered(nccl_joining *j, nccl_engine *e, ncclResult_t *state) {
     const int64_t limit_ms = j->timeout_ms / 2 < REGISTER_MS ? j->timeout_ms / 2 : REGISTER_MS;
     tt_status status = TT_OK;
@@ -95,7 +95,7 @@ static tt_status register_window(nccl_joining *j, nccl_engine *e, nccl_window *w
     tt_status status = nccl_enter(e);
     if (status)
         return status;
-    ncclResult_t state = ncclInProgress; /* of a group that was aborted: look() says so */
+    ncclResult_t state = ncclInProgress; /* stays so in an aborted group, which look() reports */
     if (e->life == NCCL_OPEN)
         state = nccl_windows.CommWindowRegister(lane->comm, w->memory, bytes, &w->window, SYMMETRIC);
     lane->in_progress = state == ncclInProgress;
@@ -106,7 +106,7 @@ static tt_status register_window(nccl_joining *j, nccl_engine *e, nccl_window *w
     return status;
 }
 
-/* The one on which registering failed stays until the engine's end. */
+/* Give collectives a new communicator; the one on which registering failed stays until the engine's end. */
 static tt_status replace_communicator(nccl_joining *j, nccl_engine *e) {
     nccl_lane *lane = &e->lanes[NCCL_COLLECTIVES], *messages = &e->lanes[NCCL_MESSAGES];
     pthread_mutex_lock(&nccl_lock);
@@ -172,7 +172,7 @@ static nccl_window *take_window(nccl_engine *e, const void *memory) {
     return w;
 }
 
-/* Wait, for a time, until no call of NCCL's is under way. */
+/* Wait, at most IDLE_MS, until no call of NCCL's is under way. False: one is, or the engine is broken. */
 static bool is_quiet(nccl_engine *e) {
     const int64_t begin_ms = nccl_now_ms();
     for (;;) {

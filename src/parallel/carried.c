@@ -61,7 +61,7 @@ bool tt__carried_free(tt__carried *c, tt_group *group, const char *who) {
         return true;
     const bool host = tt__device_is_host(c->device), staged = c->near && !tt__carried_is_far(c);
     tt_ignore(tt__carried_settle(c));
-    if (!host && c->data) { /* copies to and from it have ended then, or never will */
+    if (!host && c->data) { /* after this no copy uses the memory: copies have ended, or never will */
         tt_ignore(tt_device_synchronize(c->device));
         if (c->pinned)
             c->device->queue->unpin(c->device, c->near);

@@ -27,9 +27,9 @@ tt_status tt__carried_make(tt__carried *c, tt_group *group, const tt_device *dev
 /* Collective as tt_group_free() is. False: the group failed; its end releases the rest. */
 bool tt__carried_free(tt__carried *c, tt_group *group, const char *who);
 
-/* tt__carried_send: begin to copy bytes to the twin, after the device's work so far. The other: begin to copy bytes
- * that a call wrote there to the device, before its later work. Each copy waits for the one before. Both do nothing
- * without a twin. */
+/* tt__carried_send() begins to copy bytes to the twin, after the device's work so far. tt__carried_receive() begins to
+ * copy bytes that a call wrote to the twin to the device, before its later work. Each copy waits for the one before.
+ * Without a twin both do nothing. */
 tt_status tt__carried_send(tt__carried *c, size_t at, size_t bytes);
 tt_status tt__carried_receive(tt__carried *c, size_t at, size_t bytes);
 

@@ -22,7 +22,7 @@ struct tt__device_peers {
     void *ranges[TT__DEVICE_PEERS]; /* of the others, by rank */
     uint64_t *given;                /* serials of this rank's pieces that the others have */
     size_t given_count;
-    /* some rank didn't reach some memory once, so what the others have is unknown. The same on all ranks */
+    /* a rank once failed to reach some memory, so what the others have is unknown. The same on all ranks */
     bool broken;
 };
 
@@ -92,7 +92,8 @@ static bool note_given(tt__device_peers *p, uint64_t serial) {
     return true;
 }
 
-/* A rank's next piece: own->piece and its descriptor. -1, with no bytes: all are with the others. */
+/* Find this rank's next piece to hand over: own->piece and its descriptor *fd. *fd = -1, and no bytes: the others have
+ * all. */
 static tt_status next_piece(const tt__device_peers *p, char **at, const char *end, peer_word *own, int *fd) {
     *own = (peer_word){.more = 0};
     *fd = -1;
@@ -117,7 +118,7 @@ static tt_status take_peers_piece(tt__device_peers *p, int r, const peer_word *w
     return word->piece.bytes ? s->range_take(p->device, p->ranges[r], &word->piece, fd) : TT_OK;
 }
 
-/* Take what the others gave in this round, and close it. */
+/* Map the pieces that the others gave in this round, and close their descriptors. */
 static tt_status take_pieces(tt__device_peers *p, const peer_word *words, const int *fds) {
     tt_status status = TT_OK;
     for (int r = 0; r < tt_get_world_size(p->group); r++) {

@@ -75,7 +75,7 @@ static tt_status fail_named(void) {
     return tt__fail(TT_ERR_FORMAT, "the copy of another rank's tensors makes no sense");
 }
 
-/* How many bytes has a tensor of this head? UINT64_MAX: none can have it. */
+/* The bytes of a tensor with this head. UINT64_MAX: no tensor can have this head. */
 static uint64_t bytes_of_head(const tensor_head *head) {
     size_t each = head->dtype >= 0 && head->dtype <= TT_BOOL ? tt_dtype_size((tt_dtype)head->dtype) : 0;
     uint64_t n = each;
@@ -261,7 +261,7 @@ static tt_status module_load(void *user, const void *data, size_t size) {
     TT__TRY(load_list(parameters, &data, &size));
     TT__TRY(load_list(tt_module_buffers(p->module), &data, &size));
     for (int64_t i = 0; i < parameters->count; i++)
-        tt_zero_grad(parameters->tensors[i]); /* it belongs to an unfinished step */
+        tt_zero_grad(parameters->tensors[i]); /* the gradient is of an unfinished step */
     return TT_OK;
 }
 

@@ -212,7 +212,7 @@ static tt_status exchange_parts(sync_ranks *s, const tt_batch_norm_args *a, tt_t
     return TT_OK;
 }
 
-/* The same for tensors on any device. */
+/* exchange_parts() for tensors on any device. */
 static tt_status exchange_stats(sync_ranks *s, const tt_batch_norm_args *a, tt_tensor *mean, tt_tensor *rstd,
                                 int64_t *count) {
     tt_tensor *const stats[2] = {mean, rstd};

@@ -1,4 +1,4 @@
-/* Hashes by which ranks find out whether they have the same values, which would be too many to send. */
+/* Hashes, by which ranks compare values that are too many to send. */
 #ifndef TT_PARALLEL_VALUE_HASH_H
 #define TT_PARALLEL_VALUE_HASH_H
 

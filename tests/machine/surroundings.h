@@ -1,5 +1,5 @@
-/* The launcher's machine in surroundings that a test makes: what they are, what actions do to them, what may happen in
- * them, and what holds after each step. */
+/* The launcher's machine in surroundings that a test makes: their state, how actions change them, what may happen in
+ * them, and what must hold after each step. */
 #ifndef MACHINE_SURROUNDINGS_H
 #define MACHINE_SURROUNDINGS_H
 
@@ -28,15 +28,15 @@ typedef struct world {
     tt__worker workers[WORKERS];
     life life[WORKERS];
     int64_t now_ms, events;
-    bool attempt;   /* the keeper owes CLEARED, */
-    bool killed;    /* soon, */
-    bool leftovers; /* or has told that something is left */
+    bool attempt;   /* the keeper owes ON_CLEARED */
+    bool killed;    /* the keeper was told to kill all */
+    bool leftovers; /* the keeper has told of leftovers */
     bool keeper_dead;
-    bool reading;    /* stacks: ON_IDLE_READ is owed */
-    bool joining;    /* a round, or none, is owed */
-    bool said_gone;  /* to the others: a verdict is owed */
+    bool reading;    /* stacks are being read: ON_IDLE_READ is owed */
+    bool joining;    /* ON_ROUND or ON_NO_ROUND is owed */
+    bool said_gone;  /* this node has announced that its workers are gone: a verdict is owed */
     bool said_done;  /* ON_OVER is owed */
-    bool other_lost; /* the other node's launcher */
+    bool other_lost; /* the other node's launcher is lost */
     int signals, rounds, ordered;
     int starts, starts_after_end;
 } world;
@@ -53,7 +53,7 @@ static void claim(bool holds, const char *what) {
 
 static world copy_of(const world *w) {
     world copy = *w;
-    copy.m.ledger.workers = NULL; /* those of the copy: point_to_own() */
+    copy.m.ledger.workers = NULL; /* point_to_own() sets the copy's own */
     copy.m.ledger.others = NULL;
     copy.m.ledger.lost = NULL;
     copy.m.membership.round = copy.m.membership.next_round = NULL;
@@ -92,7 +92,7 @@ static uint64_t until(const world *w, int64_t ms) {
     return ms == INT64_MAX ? 1u << 30 : (uint64_t)(ms - w->now_ms + 1);
 }
 
-/* Equal states have equal numbers; times count from now on. */
+/* A hash of the state, in which times are relative to now: equal states have equal numbers. */
 static uint64_t number_of(const world *w) {
     const tt__machine *m = &w->m;
     const tt__attempt_state *a = &m->attempt;
@@ -141,7 +141,7 @@ static void begin_workers(world *w) {
     w->starts++;
     w->starts_after_end += w->m.ending.own_signal || w->m.ending.stage == TT__DONE;
     for (int i = 0; i < WORKERS; i++) {
-        if (w->life[i] == WAITING) /* it goes on in the round that it waited for */
+        if (w->life[i] == WAITING) /* the worker goes on in the round that it waited for */
             w->life[i] = ABLE;
         if (w->life[i] >= ALIVE && w->life[i] <= WAITING)
             continue;
@@ -162,7 +162,7 @@ static void forget_workers(world *w) {
     tt__ledger_clear(&w->m.ledger);
 }
 
-/* Returns what follows; TT__ON_TIME: nothing. */
+/* Carry out an action. Returns the event that follows; TT__ON_TIME: none. */
 static tt__event_kind carry_out_one(world *w, const tt__action *action) {
     switch (action->kind) {
     case TT__DO_START:
@@ -228,7 +228,8 @@ static void check_actions(const tt__machine *before, const tt__machine *after, c
     claim(before->ending.stage != TT__DONE || after->ending.stage == TT__DONE, "what was done goes on");
 }
 
-/* Give the machine an event, and what follows from it. Returns what it has not taken of the event; or NULL. */
+/* Give the machine an event, and the events that follow from it. Returns the event's object that the machine did not
+ * take over; or NULL. */
 static void *give(world *w, tt__event event) {
     void *left = NULL;
     for (bool more = true, first = true; more; first = false) {
@@ -268,7 +269,7 @@ typedef enum happening {
     WANTS_ROUND,  /* worker n waits for the next round */
     LEAVES_SOME,  /* what workers started is still there */
     CLEARS,       /* the keeper has nothing left */
-    CAN_NOT_KILL, /* but for a process */
+    CAN_NOT_KILL, /* the keeper has nothing left except a process that it can't kill */
     KEEPER_DIES,
     TIME_PASSES,
     READS,
@@ -419,7 +420,7 @@ static void give_remote_end(world *w) {
     free(give(w, (tt__event){.kind = TT__ON_REMOTE_END, .end = end}));
 }
 
-/* On this node. */
+/* What happens on this node. */
 static void happens_here(world *w, happening what, int i) {
     switch (what) {
     case FAILS:
@@ -471,7 +472,7 @@ static void happens_here(world *w, happening what, int i) {
     }
 }
 
-/* On other nodes. */
+/* What happens on other nodes. */
 static void happens_elsewhere(world *w, happening what) {
     int attempt = tt__machine_attempt(&w->m), other = w->m.membership.round ? 1 - w->m.membership.round->own : 1;
     switch (what) {

@@ -1,6 +1,6 @@
-/* The launcher's machine (src/launch/machine), explored: every order of events that its surroundings may give it, for
- * small jobs, as deep as so many states go. After each step it keeps what its diagrams promise; and from each state
- * that was reached there is a way out: in surroundings that do what they are told, it is done after a few steps.
+/* Explores the launcher's machine (src/launch/machine): tries every order of events that its surroundings may give it,
+ * for small jobs, up to a number of states. After each step the machine must keep what its diagrams promise. From each
+ * state that was reached it must end within a few steps, in surroundings that do what they are told.
  *
  *   TT_MACHINE_STATES=N   how many states of each job, instead of the few that gate */
 #include "machine/surroundings.h"

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WATCHDOG_S = 600 }; /* of real time: for a thread that never lets another run */
+enum { WATCHDOG_S = 600 }; /* of real time: ends a case in which a thread never lets another run */
 
 /* ---- cuts */
 
@@ -144,7 +144,7 @@ void sim_case_shrink(uint64_t seed, int max_nodes, const char *check, int most, 
     sim_plan_draw(&drawn, seed, max_nodes);
     while (shrink_once(&s, &drawn, cut) && s.left)
         ;
-    for (int i = 0; i < drawn.n; i++) /* those of nodes that are not there any more */
+    for (int i = 0; i < drawn.n; i++) /* items of nodes and workers that were cut away */
         if ((cut->nodes && drawn.items[i].node >= cut->nodes) || (cut->workers && drawn.items[i].local >= cut->workers))
             cut->without |= 1u << i;
 }

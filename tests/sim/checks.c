@@ -48,12 +48,12 @@ static void check_ranks(const sim_start *start) {
     }
 }
 
-/* How long news take at most: a launcher reads what the others wrote one after the other. */
+/* The longest that news take: a launcher reads what the others wrote, one after the other. */
 static int64_t news_ns(void) {
     return (ORDER_MS + plan()->nodes * ((plan()->delay_us / 1000 + 1) * 40 + plan()->lost * 40)) * SIM_MS;
 }
 
-/* Who has been told to end begins nothing, and nor do the others as soon as they have heard of it. */
+/* After a launcher took a signal it begins no attempt; nor do the others once they have heard of the signal. */
 static void check_not_told_to_end(const sim_start *start) {
     for (int k = 0; k < plan()->nodes; k++) {
         const sim_exit *x = &sim_seen.exits[k];
@@ -75,7 +75,7 @@ void sim_check_start(const sim_start *start) {
     for (int i = 0; i + 1 < sim_seen.start_count; i++) {
         const sim_start *other = &sim_seen.starts[i];
         last = other->node == start->node ? other->attempt : last;
-        told = told || (other->node == 0 && other->attempt >= start->attempt - 1); /* its own threads race */
+        told = told || (other->node == 0 && other->attempt >= start->attempt - 1); /* node 0's threads race */
     }
     if (start->attempt != last + 1)
         sim_fail("order", "node %d begins attempt %d after attempt %d", start->node, start->attempt, last);
@@ -91,7 +91,7 @@ void sim_check_start(const sim_start *start) {
         sim_result->attempts = start->attempt + 1;
 }
 
-/* ---- all ends */
+/* ---- all launchers end */
 
 int64_t sim_check_deadline_ns(void) {
     const sim_plan *p = plan();
@@ -121,8 +121,8 @@ typedef bool filter(const sim_end *end);
 static bool is_any(const sim_end *end) { return end != NULL; }
 static bool is_undisturbed(const sim_end *end) { return !sim_cluster_disturbed(end->node); }
 
-/* 1: failed by itself; 2: because of another; 3: when it had waited for the next round, so that something was before;
- * 4: told to end before it had reported a failure. 0: did not fail. */
+/* 0: did not fail; 1: failed by itself; 2: because of another; 3: while it waited for the next round, so after another
+ * failure; 4: was told to end before it had reported a failure. */
 static int class_of(const sim_end *end) {
     bool told = end->told && !(end->error_s && end->error_s < end->signal_s);
     return !end->status ? 0 : end->exec_errno ? 1 : told ? 4 : end->waited ? 3 : end->secondary ? 2 : 1;
@@ -134,7 +134,7 @@ static bool is_struck(const sim_end *end) {
             WTERMSIG(end->status) == SIGILL || WTERMSIG(end->status) == SIGFPE);
 }
 
-/* In which second it failed: as its report says, or when it ended. */
+/* The second in which the worker failed: by its report, else when it ended. */
 static int64_t second_of(const sim_end *end) {
     int64_t ended_s = (SIM_EPOCH_NS + end->realtime_ns) / 1000000000;
     return end->error_s && end->error_s < ended_s ? end->error_s : ended_s;
@@ -154,7 +154,7 @@ static const sim_end *earliest_of_class(int attempt, filter *counts, int class) 
     return first;
 }
 
-/* Of ends at nearly one time, a crash comes first. */
+/* Find the first crash within TIE_MS of this end; of ends at nearly one time, a crash counts as first. */
 static const sim_end *struck_with(const sim_end *first, filter *counts) {
     const sim_end *struck = NULL;
     for (int i = 0; i < sim_seen.end_count; i++) {
@@ -206,7 +206,7 @@ static bool is_gentle(void) {
     return true;
 }
 
-/* A launcher that says that all is well has seen all its workers succeed. */
+/* A launcher that ends with 0 has seen all its workers succeed. */
 static void check_success(int node) {
     int good = 0, last = last_attempt(node);
     for (int i = 0; i < sim_seen.end_count; i++)
@@ -247,7 +247,7 @@ static void check_first(int node, int attempt, const sim_end *expected) {
                  report->rank, attempt, expected->rank);
 }
 
-/* Nothing but workers went wrong: it is known what must come. */
+/* Checks for cases in which only workers went wrong: what must come is known exactly. */
 static void check_undisturbed(void) {
     int last = last_attempt(0);
     for (int k = 0; k < plan()->nodes; k++) {
@@ -268,7 +268,7 @@ static void check_undisturbed(void) {
                      first->rank, attempt);
         if (first && attempt == last && last < plan()->max_restarts && !sim_plan_has(plan(), SIM_NOT_EXECUTABLE))
             sim_fail("attempts", "attempt %d failed, and was the last of %d", attempt, plan()->max_restarts + 1);
-        /* one that waited may have failed when node 0 had ordered the next round */
+        /* a rank that waited may have failed after node 0 had ordered the next round */
         bool is_known = first && (class_of(first) != 3 || attempt == last);
         for (int k = 0; k < plan()->nodes && is_known; k++)
             check_first(k, attempt, first);
@@ -279,7 +279,7 @@ static void check_undisturbed(void) {
     }
 }
 
-/* Those that are left end alike, and with success only if all workers had it. */
+/* Launchers to which nothing happened end with the same code, and with 0 only if all workers succeeded. */
 static void check_survivors_codes(void) {
     int before = -1;
     for (int k = 0; k < plan()->nodes; k++) {
@@ -299,14 +299,14 @@ static void check_survivors_codes(void) {
     }
 }
 
-/* Some launchers may have been lost; those that are left agree. */
+/* Checks for cases in which launchers may have been lost: the others agree. */
 static void check_survivors(void) {
     const sim_report *said = NULL;
     check_survivors_codes();
     for (int i = 0; i < sim_seen.report_count; i++) {
         const sim_report *report = &sim_seen.reports[i];
         const sim_exit *x = &sim_seen.exits[report->node];
-        if (sim_cluster_disturbed(report->node) || !x->ended || x->signal) /* who was told to end did not wait */
+        if (sim_cluster_disturbed(report->node) || !x->ended || x->signal) /* after a signal it did not wait */
             continue;
         const sim_end *own = expected_first(report->attempt, is_undisturbed);
         if (own && !sim_cluster_disturbed(report->first_node) && report->rank != own->rank)
@@ -323,7 +323,7 @@ static void check_survivors(void) {
 
 void sim_check_note(int node, int rank, int attempt) {
     const sim_plan *p = plan();
-    /* a store is then for several attempts, or none; of a killed keeper's workers no end is seen here */
+    /* else a store may serve several attempts or none; and the ends of a killed keeper's workers are not seen here */
     if (p->elastic || p->recovers || sim_plan_has(p, SIM_KILL_KEEPER))
         return;
     for (int i = 0; i < sim_seen.end_count; i++)
@@ -336,7 +336,7 @@ void sim_check_note(int node, int rank, int attempt) {
 static void check_keys(void) {
     int world = plan()->nodes * plan()->workers;
     size_t most = (size_t)(plan()->nodes * (3 + 2 * (plan()->workers + 4)) + world + 8);
-    if (plan()->recovers) /* the store is not renewed: the notes of who ended stay */
+    if (plan()->recovers) /* the store is not renewed: notes of ended ranks stay */
         most += (size_t)((plan()->max_restarts + 1) * world);
     if (sim_store_most_keys() > most)
         sim_fail("keys", "the store had %zu keys at one time; expected at most %zu", sim_store_most_keys(), most);

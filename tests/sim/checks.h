@@ -5,23 +5,23 @@
 #include "sim/history.h"
 #include "sim/trainer.h"
 
-/* While it runs: no process of another attempt is alive where this one begins, ... */
+/* When an attempt begins on a node: no process of another attempt is alive. */
 void sim_check_alone(int node, int attempt);
-/* ... and a launcher that begins an attempt does so in order. */
+/* When a launcher begins an attempt: the order of attempts is right. */
 void sim_check_start(const sim_start *start);
 
-/* A launcher ends a worker that survives others' loss. */
+/* When a launcher ends a worker that survives others' loss: it must have a reason. */
 void sim_check_kept(int node, const sim_worker *w);
 
-/* When all launchers must have ended. */
+/* The time by which all launchers must have ended. */
 int64_t sim_check_deadline_ns(void);
-/* It has passed: fail, and say who has not. */
+/* That time has passed: fail, and name the launchers that have not ended. */
 _Noreturn void sim_check_ended(void);
 
-/* At the end. */
+/* Check everything that must hold at the end. */
 void sim_check_all(void);
 
-/* A launcher notes in the store of attempt `attempt` that a rank has ended. */
+/* When a launcher notes in the store of attempt `attempt` that a rank has ended: it must have. */
 void sim_check_note(int node, int rank, int attempt);
 
 #endif

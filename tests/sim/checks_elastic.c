@@ -14,7 +14,8 @@ enum { KILL_MS = 6000, LEFTOVER_MS = 8000, PATIENCE_MS = 20000, SLACK_MS = 20000
 
 static const sim_plan *elastic_plan(void) { return sim_cluster_plan(); }
 
-/* Has something happened because of which the launcher may be lost to who serves the store, or that one to it? */
+/* Has anything happened to this launcher, or to the one that serves its store, so that one may take the other for
+ * lost? */
 static bool may_be_lost(int node) {
     return sim_cluster_disturbed_itself(node) ||
            sim_cluster_disturbed_itself(sim_store_server_of(sim_cluster_agent(node)->generation));
@@ -22,7 +23,7 @@ static bool may_be_lost(int node) {
 
 /* ---- while it runs */
 
-/* How long members of a job may go on when the store that it had is gone, before they notice. */
+/* How long launchers may go on after their job's store is gone, before they notice. */
 static int64_t unaware_ns(void) {
     const sim_plan *p = elastic_plan();
     return (2 * p->heartbeat_ms + p->grace_ms + KILL_MS + 1000) * SIM_MS;
@@ -69,7 +70,7 @@ static void check_elastic_ranks(const sim_start *start) {
     }
 }
 
-/* The numbers of rounds only grow, for each launcher and with each coordinator, and so does the count of restarts. */
+/* Rounds' numbers only grow, for each launcher and with each coordinator, and so does the count of restarts. */
 static void check_growth(const sim_start *start) {
     for (int i = 0; i + 1 < sim_seen.start_count; i++) {
         const sim_start *other = &sim_seen.starts[i];
@@ -83,7 +84,7 @@ static void check_growth(const sim_start *start) {
     }
 }
 
-/* Had all ended well before, whom nobody had told to? Then there is nothing left to do. */
+/* After a round in which all workers succeeded, and none was told to end, no launcher begins another round. */
 static void check_not_again(const sim_start *start) {
     const sim_round *round = sim_keeper_round(start->node), *before = round->next;
     int good = 0, told = 0;
@@ -102,7 +103,7 @@ static void check_not_again(const sim_start *start) {
                  start->node, start->attempt, before->attempt);
 }
 
-/* Does a launcher begin what the others have left long ago? */
+/* No launcher begins a round that the others left long ago. */
 static void check_not_stale(const sim_start *start) {
     for (int i = 0; i + 1 < sim_seen.start_count; i++) {
         const sim_start *other = &sim_seen.starts[i];
@@ -130,7 +131,7 @@ void sim_elastic_check_start(const sim_start *start) {
         sim_result->attempts = start->attempt + 1;
 }
 
-/* ---- all ends */
+/* ---- all launchers end */
 
 static int64_t elastic_patience_ms(void) {
     const sim_plan *p = elastic_plan();
@@ -158,7 +159,7 @@ static const sim_start *last_start(int node) {
     return last;
 }
 
-/* Who says that all is well has been in a round in which its workers succeeded, or was never needed. */
+/* A launcher that ends with 0 was in a round in which its workers succeeded, or was never needed. */
 static void check_elastic_exit(int node) {
     const sim_exit *x = &sim_seen.exits[node];
     const sim_start *last = last_start(node);
@@ -176,7 +177,7 @@ static void check_elastic_exit(int node) {
                  elastic_plan()->workers);
 }
 
-/* Machines to which nothing happens, but that their launchers may be late. */
+/* Does nothing happen to the machine, except that its launcher may be late? */
 static bool is_spared(int machine) {
     for (int i = 0; i < elastic_plan()->n; i++) {
         const sim_item *item = &elastic_plan()->items[i];
@@ -200,7 +201,8 @@ static const sim_item *only_item(int machine) {
     return items == 1 ? only : NULL;
 }
 
-/* Who serves the store is killed in the first round, and started again in time: the others look for it. */
+/* Is the launcher that serves the store killed in the first round, and started again in time? The others look for
+ * it. */
 static bool comes_back(int machine) {
     const sim_plan *p = elastic_plan();
     const sim_item *item = only_item(machine);
@@ -208,17 +210,17 @@ static bool comes_back(int machine) {
            item->at_ms < p->work_ms && p->min_nodes < p->max_nodes;
 }
 
-/* Its launcher has begun no round when who serves the store is killed: it ends then, as nothing tells it what to look
+/* Had this launcher begun no round when the store's launcher was killed? Then it ends, as it can't know what to look
  * for. */
 static bool came_too_early(int machine) { return comes_back(0) && !last_start(machine); }
 
-/* The machine is away for less than others would wait for it, and then back. */
+/* Is the machine away for less time than the others would wait for it? */
 static bool returns(int machine) {
     const sim_item *item = only_item(machine);
     return item && item->kind <= SIM_PARTITION && item->for_ms < elastic_plan()->join_ms * 2 / 3;
 }
 
-/* Does it take a restart? Ranks that survive, but have not heard of each other for a while, want another round. */
+/* Does the item cost a restart? Surviving ranks that have not heard of each other for a while want another round. */
 static bool takes_restart(const sim_item *item) {
     const sim_plan *p = elastic_plan();
     if (p->recovers && (item->kind == SIM_STOPS || item->kind == SIM_PAUSE || item->kind == SIM_PARTITION))
@@ -228,8 +230,8 @@ static bool takes_restart(const sim_item *item) {
             (p->min_nodes == p->max_nodes || item->kind == SIM_KILL_KEEPER));
 }
 
-/* Is it certain that the job can do its work? Who serves the store is spared or comes back, enough others are spared,
- * and there are restarts left for every failure. */
+/* Can the job certainly do its work? Yes if the store's launcher is spared or comes back, enough others are spared, and
+ * restarts are left for every failure. */
 static bool must_succeed(void) {
     const sim_plan *p = elastic_plan();
     int spared = 0, failures = 0;
@@ -248,7 +250,7 @@ static bool must_succeed(void) {
     return served && spared >= p->min_nodes && failures <= p->max_restarts && !sim_plan_is_slow(p);
 }
 
-/* All workers of its last round have succeeded, and then a node was lost. */
+/* Had all workers of the launcher's last round succeeded before a node was lost? */
 static bool had_ended_well(int node) {
     const sim_round *round = sim_keeper_round(node);
     return sim_seen.exits[node].lost_some && round && round->good == round->world;
@@ -258,8 +260,8 @@ static int64_t last_end_ms(void) {
     return sim_seen.ends[sim_seen.end_count - 1].realtime_ns / SIM_MS - elastic_plan()->skew_ms;
 }
 
-/* Who came while the job went on for a while is taken, if there is room. A node that is lost may keep a job from its
- * end long after it was closed to others. */
+/* A launcher that comes while the job still runs for a while is taken, if there is room. Only checked if no node is
+ * lost: a lost one may delay a job's end long after the job was closed to others. */
 static void check_newcomers(void) {
     const sim_plan *p = elastic_plan();
     for (int machine = 0; machine < p->nodes; machine++)
@@ -268,7 +270,7 @@ static void check_newcomers(void) {
     for (int i = 0; i < p->n && p->lost <= 10; i++) {
         const sim_item *item = &p->items[i];
         int64_t came_ms = item->at_ms + 500, over_ms = sim_seen.end_count ? last_end_ms() : 0;
-        for (int k = 0; k < p->n; k++) /* it may be in the plan twice */
+        for (int k = 0; k < p->n; k++) /* a node may be late twice */
             if (p->items[k].kind == SIM_LATE && p->items[k].node == item->node && p->items[k].at_ms + 500 > came_ms)
                 came_ms = p->items[k].at_ms + 500;
         if (item->kind == SIM_LATE && !last_start(item->node) && p->max_nodes == p->nodes && over_ms - came_ms > 8000)
@@ -277,7 +279,7 @@ static void check_newcomers(void) {
     }
 }
 
-/* The job ends as its workers' script says: those that took part, and to whom nothing happened, end with success. */
+/* Launchers that took part, and to which nothing happened, end with success. */
 static void check_work_is_done(void) {
     for (int k = 0; k < elastic_plan()->nodes; k++) {
         const sim_exit *x = &sim_seen.exits[k];
@@ -297,7 +299,7 @@ void sim_check_kept(int node, const sim_worker *w) {
         const sim_item *item = &p->items[i];
         if (item->kind < SIM_FREEZE && item->node == agent->machine && item->local == w->local)
             return;
-        if (item->kind == SIM_STOPS && item->for_ms > p->grace_ms) /* its peers may wait for it for as long */
+        if (item->kind == SIM_STOPS && item->for_ms > p->grace_ms) /* peers may wait that long for the stopped worker */
             return;
     }
     if (p->elastic && must_succeed() && is_spared(agent->machine))

@@ -17,13 +17,13 @@ enum { CLUSTER_STREAM = 4, CLOCK_STREAM = 5, START_STREAM = 6, PORT = 29400 };
 
 static struct {
     const sim_plan *plan;
-    sim_agent *agents; /* (launchers) one for each node, perhaps a twin, and such as were started again */
+    sim_agent *agents; /* (launchers) one for each node, perhaps a twin, and those that were started again */
     bool *disturbed;   /* (launchers) */
     bool *happened;    /* (items) */
     int *current;      /* (nodes) each machine's agent */
     int launchers;
-    int outside; /* launchers that are still to be started, */
-    int up;      /* and that run */
+    int outside; /* launchers that are still to be started */
+    int up;      /* launchers that run */
     int64_t quiet_since_ns;
     const sim_item *twin; /* NULL: there is none */
     sim_task *outsider;
@@ -96,7 +96,7 @@ static void *agent_main(void *arg) {
     else
         status = tt__job_run(&job, &code);
     sim_note_exit(agent->node, status, status ? 1 : code);
-    for (int k = 0; k < cluster.plan->nodes && status && !cluster.plan->elastic; k++) /* it gave up, with a reason */
+    for (int k = 0; k < cluster.plan->nodes && status && !cluster.plan->elastic; k++) /* these are the cause */
         cluster.disturbed[agent->node] = cluster.disturbed[agent->node] || cluster.disturbed[k];
     leave_world(agent, SIM_ENDED);
     return NULL;
@@ -169,8 +169,8 @@ static void disturb(sim_agent *agent, const sim_item *item, int64_t until_ns) {
         sim_network_isolate(agent->machine, until_ns);
         break;
     case SIM_SIGNAL:
-        /* While it waits for other nodes, before its first workers or after its last, a signal means: not any
-         * longer. */
+        /* While a launcher waits for other nodes, before its first workers or after its last, a signal ends this
+         * wait. */
         cluster.disturbed[agent->node] |= has_no_workers(agent->node);
         if (agent->state == SIM_UP && sim_fd_signal(agent->signal_fd, item->value))
             sim_note_signal_sent(agent->node);
@@ -208,7 +208,7 @@ static void happen(void *arg) {
     disturb(agent, item, until_ns);
 }
 
-/* Does the item happen at such a moment of the node? */
+/* Is the item counted from this moment of this machine? */
 static bool happens_from(const sim_item *item, int machine, sim_moment from) {
     return item->node == machine && item->from == from && item->kind >= SIM_FREEZE && item->kind <= SIM_CUT;
 }

@@ -10,19 +10,19 @@ _Noreturn void sim_cluster_run(const sim_plan *plan, bool trace);
 
 const sim_plan *sim_cluster_plan(void);
 
-/* How many launchers there are: one for each node, and perhaps one with the number of another, or such as were started
+/* The number of launchers: one for each node, perhaps one with the number of another, and those that were started
  * again. */
 int sim_cluster_launchers(void);
 const sim_agent *sim_cluster_agent(int node);
 
-/* The node has come so far: what is to happen from then on will. */
+/* The node has reached this moment: schedule the plan's items that are counted from it. */
 void sim_cluster_reached(int node, sim_moment moment, int attempt);
 
-/* Has something happened because of which the launcher may be lost to others, or others to it? */
+/* Has anything happened, to this launcher or node 0's, by which launchers may be lost to each other? */
 bool sim_cluster_disturbed(int node);
-/* The same of this launcher alone, whatever happens to node 0's. */
+/* Has anything of this kind happened to this launcher itself? */
 bool sim_cluster_disturbed_itself(int node);
-/* When the last thing happened that the plan says. */
+/* When the last item of the plan happened. */
 int64_t sim_cluster_quiet_since_ns(void);
 
 #endif

@@ -14,7 +14,7 @@ enum { FIRST_FD = 1 << 20, MOST_SIGNALS = 8 };
 typedef struct descriptor {
     sim_fd_kind kind;
     void *owner;
-    uint64_t count; /* of what can be read */
+    uint64_t count; /* of things that can be read */
     int signals[MOST_SIGNALS];
     sim_task *waiter;
 } descriptor;
@@ -133,7 +133,8 @@ void tt__sleep_us(int64_t us) {
         sim_wait(until);
 }
 
-/* Fill in what can be read; returns how many. A descriptor of the machine's never is: the product has none here. */
+/* Fill in which descriptors can be read; returns how many. Only virtual ones ever are, as the product has no others
+ * here. */
 static int poll_now(struct pollfd *fds, nfds_t n) {
     int ready = 0;
     for (nfds_t i = 0; i < n; i++) {
@@ -157,7 +158,7 @@ int tt__poll(struct pollfd *fds, int count, int timeout) {
     int64_t until = timeout < 0 ? SIM_NEVER : sim_now_ns() + timeout * SIM_MS;
     int ready = poll_now(fds, n);
     if (ready || timeout == 0) {
-        sim_wait(sim_now_ns() + 1000); /* which takes a moment, too */
+        sim_wait(sim_now_ns() + 1000); /* a call takes a moment */
         return ready ? poll_now(fds, n) : 0;
     }
     set_waiters(fds, n, sim_task_now());

@@ -16,11 +16,11 @@ enum { GROUPS_STREAM = 9, MOST_BYTES = 64, SLICE_MS = 100, HEARD_MS = 20 };
 
 /* A rank's end of a group. */
 typedef struct sim_member {
-    tt_group group; /* what the product holds */
+    tt_group group; /* what the product gets */
     sim_ring *ring;
     sim_worker *w;
     sim_task *task;
-    int64_t calls; /* that it has made; the last one may be under way: */
+    int64_t calls; /* calls made, the last of which may be under way */
     bool waiting, torn, gone;
     const void *large; /* a broadcast's bytes */
     uint8_t given[2][MOST_BYTES];
@@ -60,7 +60,7 @@ static void notify(sim_member *m, int64_t in_ns, tt_status status, const char *t
     sim_at(sim_now_ns() + in_ns, notice_comes, notice);
 }
 
-/* Tell all others in the round of `ring` that `from` won't go on. */
+/* Tell all other ranks in the round of `ring` that `from` won't go on. */
 static void spread(const sim_ring *ring, const sim_worker *from, tt_status status, const char *text) {
     for (sim_ring *r = rings; r; r = r->next)
         for (int i = 0; r->root == ring->root && i < r->n; i++) {
@@ -85,7 +85,7 @@ void sim_groups_lose(const sim_worker *w, bool silent) {
         if (rank < 0 || r != r->root || !r->members[rank] || r->members[rank]->gone)
             continue;
         snprintf(text, sizeof text, "rank %d has ended", rank);
-        for (int i = 0; i < r->n && !silent; i++) /* what it has sent last may have come to some, and not to others */
+        for (int i = 0; i < r->n && !silent; i++) /* its last messages may have reached some ranks, and not others */
             if (r->members[i] && r->members[i]->waiting)
                 r->members[i]->torn = sim_chance(&r->members[i]->w->agent.random, 50);
         if (!silent && r->formed)
@@ -99,14 +99,15 @@ static bool is_away(const sim_worker *w) {
     return w->ended || w->agent.state != SIM_UP || w->agent.frozen_until_ns > sim_now_ns();
 }
 
-/* One that another coordinator serves is kept from the ranks of rounds before: docs/testing.md. */
+/* Does the store answer this rank? A store of another coordinator answers no ranks of earlier rounds:
+ * docs/testing.md. */
 static bool store_answers(const sim_worker *w) {
     return sim_store_is_served() && sim_cluster_agent(w->agent.node)->generation == sim_store_generation() &&
            sim_network_reaches(w->agent.machine, 0) &&
            sim_cluster_agent(sim_store_server())->frozen_until_ns <= sim_now_ns();
 }
 
-/* The group that this one is a part of has failed: so has this. */
+/* If the group that this one is a part of has failed, so has this one. */
 static void fail_with_root(sim_member *m) {
     const sim_ring *root = m->ring->root;
     int rank = rank_in(root, m->w);
@@ -114,7 +115,7 @@ static void fail_with_root(sim_member *m) {
         fail_member(m, root->members[rank]->group.failed, root->members[rank]->group.failure_text);
 }
 
-/* Are there ranks that can't hear each other for long? */
+/* Can some ranks not hear each other for a long time? */
 static bool is_parted(const sim_ring *ring) {
     for (int i = 0; i < ring->n; i++)
         if (sim_network_reaches_ns(ring->workers[i]->agent.machine, ring->workers[0]->agent.machine) - sim_now_ns() >
@@ -123,7 +124,7 @@ static bool is_parted(const sim_ring *ring) {
     return false;
 }
 
-/* Have all come, and can they all hear each other? */
+/* Have all ranks come to the call, and can they all hear each other? */
 static bool all_are_here(const sim_ring *ring, int64_t call) {
     for (int i = 0; i < ring->n; i++) {
         const sim_member *m = ring->members[i];
@@ -134,7 +135,7 @@ static bool all_are_here(const sim_ring *ring, int64_t call) {
     return true;
 }
 
-/* Whom this rank misses; -1: nobody. */
+/* A rank that this one misses; -1: none. */
 static int whom_it_misses(const sim_member *m) {
     const sim_ring *ring = m->ring;
     for (int i = 0; i < ring->n; i++) {
@@ -180,9 +181,9 @@ static tt_status call_all(sim_member *m, const void *given, size_t size) {
         m->task = sim_task_now();
         sim_wait(sim_now_ns() + (sim_between(&m->w->agent.random, 3, 5) * SLICE_MS) * SIM_MS);
     }
-    if (ring->done >= m->calls) /* until this rank has heard of it */
+    if (ring->done >= m->calls) /* the time until this rank hears that the call is done */
         sim_wait(sim_now_ns() + sim_below(&m->w->agent.random, HEARD_MS * SIM_MS));
-    if (is_parted(ring)) /* just now: part of what was sent may have come */
+    if (is_parted(ring)) /* they were parted during the call: only part of what was sent may have come */
         m->torn = m->torn || sim_chance(&m->w->agent.random, 50);
     m->waiting = false;
     if (ring->done < m->calls || m->torn) {
@@ -221,7 +222,7 @@ static sim_member *new_member(sim_ring *ring, int rank, sim_worker *w, int64_t t
     return m;
 }
 
-/* Where the ranks of a round meet: under its number, in the store that there is. */
+/* Find or make the ring where the ranks of a round meet: under its number, in the present store. */
 static sim_ring *ring_of_round(const sim_place *place) {
     for (sim_ring *r = rings; r; r = r->next)
         if (r == r->root && r->generation == sim_store_generation() && r->renewals == sim_store_renewals() &&
@@ -248,7 +249,7 @@ static sim_member *come(sim_worker *w, int64_t timeout_ms) {
     return new_member(ring, place->rank, w, timeout_ms);
 }
 
-/* All are there: those who have been lost meanwhile are soon missed. */
+/* All ranks have come: form the group. Ranks that were lost meanwhile are soon missed. */
 static void form(sim_ring *ring) {
     char text[100];
     ring->formed = true;
@@ -262,7 +263,7 @@ static void form(sim_ring *ring) {
         sim_wake(ring->members[i]->task);
 }
 
-/* Is there a rank that has ended before all have come, as its launcher says? */
+/* A rank that ended before all had come, by its launcher's note; -1: none. */
 static int rank_that_ended(const sim_ring *ring) {
     char key[64];
     for (int i = 0; i < ring->n; i++)
@@ -346,7 +347,7 @@ tt_status tt_all_gather_with(const tt_all_gather_args *args, size_t size) {
     return TT_OK;
 }
 
-/* Of TT_I32, the largest. */
+/* Only the maximum of TT_I32. */
 tt_status tt_all_reduce_with(const tt_all_reduce_args *args, size_t size) {
     sim_member *m = member_of(args->group);
     int32_t *own = args->buf;
@@ -365,7 +366,7 @@ tt_status tt_broadcast_with(const tt_broadcast_args *args, size_t size) {
     (void)size;
     m->large = args->buf;
     uint8_t *bytes = sim_memory(malloc((size_t)args->count + 1));
-    if (m == root) { /* it may go on, and change them, before others have read */
+    if (m == root) { /* the root may go on and change its bytes before others have read them */
         memcpy(bytes, args->buf, (size_t)args->count);
         m->large = bytes;
     }
@@ -380,7 +381,7 @@ typedef struct sim_wish {
     int32_t color, key;
 } sim_wish;
 
-/* How many ranks have this color, and come before a place in their order, which is by keys? */
+/* How many ranks of this color come before `place` in the order of keys? */
 static int count_before(const sim_member *m, int color, int64_t place) {
     int n = 0;
     for (int i = 0; i < m->ring->n; i++) {

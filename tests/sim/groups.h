@@ -1,13 +1,14 @@
-/* Virtual process groups: what stands in for src/comm where src/elastic calls it. A call is done when all ranks have
- * come to it and their machines reach each other; some ranks may have heard so, and others not, when one is lost. */
+/* Virtual process groups, which stand in for src/comm where src/elastic calls it. A call is done when all ranks have
+ * come to it and their machines reach each other. If a rank is lost, some ranks may have heard that the call is done,
+ * and others not. */
 #ifndef SIM_GROUPS_H
 #define SIM_GROUPS_H
 
 #include "sim/trainer.h"
 
-enum { SIM_SILENCE_MS = 3000 }; /* after which a rank is missed that nobody says is dead */
+enum { SIM_SILENCE_MS = 3000 }; /* a silent rank is missed after this time */
 
-/* What a rank had when its round's group was made. */
+/* The state that a rank had when it came to its round. */
 typedef struct sim_holding {
     int synced_round;
     int64_t made;
@@ -15,17 +16,17 @@ typedef struct sim_holding {
 } sim_holding;
 
 typedef struct sim_ring {
-    struct sim_ring *next, *root; /* of all; the round's that this one is a part of, or itself */
+    struct sim_ring *next, *root; /* in the list of all; the ring of the whole round */
     int n, generation, renewals, round;
     sim_worker **workers;        /* (n) NULL: has not come */
-    struct sim_member **members; /* (n) likewise */
+    struct sim_member **members; /* (n) NULL: has not come */
     sim_holding *had;            /* (n) */
     bool formed;
-    int64_t done;   /* calls */
-    int call, kind; /* a part: which call of its root's made it, and its color */
+    int64_t done;   /* how many calls are done */
+    int call, kind; /* of a part of the round: the call that made it, and its color */
 } sim_ring;
 
-/* The worker is no more. */
+/* The worker has ended; `silent`: nobody says so. */
 void sim_groups_lose(const sim_worker *w, bool silent);
 
 #endif

@@ -14,7 +14,7 @@ void sim_history_begin(int nodes) {
         sim_seen.exits[k].unread_ns = SIM_NEVER;
 }
 
-/* Make room for one more of `size` bytes after `n`: in powers of two. */
+/* Make room for an element of `size` bytes after the first `n`. Lists grow to powers of two. */
 static void *grow(void *list, int n, size_t size) {
     if (n & (n - 1))
         return list;

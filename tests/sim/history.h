@@ -16,11 +16,11 @@ typedef struct sim_start {
 /* A launcher has heard that its worker ended. */
 typedef struct sim_end {
     int node, attempt, rank, status, exec_errno;
-    const struct sim_round *round; /* that it was in */
-    bool secondary, told;          /* it had reported that another one failed; it had got a signal before */
+    const struct sim_round *round; /* the round that it was in */
+    bool secondary, told;          /* it had reported that another one failed; it had got a signal */
     bool waited;                   /* it waited for the next round */
     int64_t realtime_ns;           /* by the launcher's clock */
-    int64_t error_s;               /* when its report says that it failed; 0: it does not */
+    int64_t error_s;               /* when it failed, by its report; 0: not in the report */
     int64_t signal_s;              /* when it got the signal */
 } sim_end;
 
@@ -31,14 +31,14 @@ typedef struct sim_report {
 
 /* How a launcher ended. */
 typedef struct sim_exit {
-    bool ended, lost_some; /* `lost_some`: it reported that another node is lost */
-    bool unneeded;         /* that the job has ended without it */
-    bool reported;         /* the job's first failure */
+    bool ended, lost_some; /* lost_some: it reported that another node is lost */
+    bool unneeded;         /* it reported that the job ended without it */
+    bool reported;         /* it reported the job's first failure */
     tt_status status;
     int code;
     int64_t when_ns;
     int signal;                   /* the first that it read */
-    int64_t signal_ns, unread_ns; /* when; since when there is one that it has not read */
+    int64_t signal_ns, unread_ns; /* when it read that; since when a signal is unread */
     char error[400];
 } sim_exit;
 
@@ -61,7 +61,7 @@ void sim_note_exit(int node, tt_status status, int code);
 void sim_note_signal_read(int node, int sig);
 void sim_note_signal_sent(int node);
 
-/* A request to the store was sent: what was to happen then does. */
+/* A request to the store was sent: items of the plan that are counted from requests may happen. */
 void sim_note_request(sim_agent *agent);
 
 #endif

@@ -14,26 +14,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FIRST_PID: no process of the machine has such a number. */
+/* FIRST_PID: no real process has such a number. */
 enum { KEEPER_STREAM = 3, FIRST_PID = 1 << 23, PIDS_OF_NODE = 100, PATIENCE_MS = 20000 };
 
 typedef struct worker {
-    bool pending, running; /* about to begin */
-    bool left;             /* what it started is still there */
-    bool secondary;        /* its report says so, */
-    int64_t error_s;       /* and when it failed, by its node's clock; 0: there is none */
+    bool pending, running; /* pending: about to begin */
+    bool left;             /* a process that it started is still there */
+    bool secondary;        /* its report says that another one failed */
+    int64_t error_s;       /* when its report says that it failed, by its node's clock; 0: no report */
     sim_conn *conn;
-    int starts;          /* of this number, */
-    sim_worker *process; /* of plans whose workers survive: the present one, or the last; NULL: none */
-    sim_worker *shown;   /* whose recorder the launcher has */
-    sim_place place;     /* where it begins */
+    int starts;          /* how often a worker of this number was started */
+    sim_worker *process; /* in plans whose workers survive: the present process, or the last; NULL: none */
+    sim_worker *shown;   /* the process whose recorder the launcher has */
+    sim_place place;     /* the round and rank with which it begins */
 } worker;
 
 typedef struct message {
     struct message *next;
     tt__keeper_message m;
     bool secondary;
-    int wants_round; /* that the worker which ended was waiting for; 0: none */
+    int wants_round; /* the round that the ended worker was waiting for; 0: none */
 } message;
 
 typedef struct keeper {
@@ -41,10 +41,10 @@ typedef struct keeper {
     int fd;
     bool dead, started, told_leftovers, told; /* `told`: a signal was sent to the workers */
     int attempt, first_rank, world, workers;
-    int next_attempt; /* as the launcher counts rounds */
-    int recovery;     /* as workers that survive count them */
+    int next_attempt; /* of the round that the launcher begins next */
+    int recovery;     /* the present round, as workers that survive count */
     sim_round *round; /* NULL: none yet */
-    int renewals;     /* of the store, when it began */
+    int renewals;     /* the store's renewals when the round began */
     int64_t signal_s; /* when `told` became true */
     int64_t paused_until_ns;
     worker *of; /* (workers) */
@@ -58,7 +58,7 @@ typedef struct occasion {
     keeper *k;
     const sim_round *round;
     int local, attempt, status;
-    int starts; /* the worker's, when this was foreseen */
+    int starts; /* `starts` of the worker when this was planned */
     bool secondary;
     void (*happen)(struct occasion *o);
 } occasion;
@@ -109,7 +109,7 @@ static void tell(keeper *k, tt__keeper_kind kind, int local, int value, bool sec
     sim_fd_put(k->fd);
 }
 
-/* One that waits for the next round is of none. */
+/* Does the worker run in a round? One that waits for the next round is in none. */
 static bool is_at_work(const worker *w) { return w->running && !(w->process && sim_worker_waits(w->process)); }
 
 int sim_keeper_alive(int node, int *attempt) {
@@ -123,7 +123,7 @@ int sim_keeper_alive(int node, int *attempt) {
 
 const sim_round *sim_keeper_round(int node) { return keepers.of[node].round; }
 
-/* When nothing is left, or only what workers left behind, say so. */
+/* Tell the launcher when no process is left, or only processes that workers left behind. */
 static void look_for_end(keeper *k) {
     bool left = false;
     if (!k->started || k->dead)
@@ -205,7 +205,7 @@ static void worker_reports(occasion *o) {
 
 static void worker_ends(occasion *o) { end_worker(o->k, o->local, o->status, o->secondary); }
 
-/* The same, in the round for which it was foreseen. */
+/* End the worker, if it is still in the round for which this was planned. */
 static void worker_fails(occasion *o) {
     if (o->round == o->k->round)
         worker_ends(o);
@@ -221,7 +221,7 @@ static bool hangs(const keeper *k, int local) {
     return item && (item->value == SIM_HANGS || item->value == SIM_IGNORES);
 }
 
-/* The work is done, unless it waits for a rank that has failed. */
+/* The worker succeeds, unless it hangs as another rank has failed. */
 static void worker_is_done(occasion *o) {
     if (!o->round->failed || !hangs(o->k, o->local))
         end_worker(o->k, o->local, 0, false);
@@ -239,7 +239,7 @@ static void peer_failed(occasion *o) {
 
 /* The ranks of the attempt notice that one has failed: soon, or after a while if its machine is gone. */
 static void react_to_failure(const keeper *from, bool silent) {
-    if (keepers.plan->recovers) /* they notice by themselves */
+    if (keepers.plan->recovers) /* these ranks notice by themselves */
         return;
     if (from->round)
         from->round->failed = true;
@@ -257,7 +257,7 @@ static void gives_up(occasion *o) {
         end_worker(o->k, o->local, 1 << 8, true);
 }
 
-/* All ranks have begun: the work goes on to its end. */
+/* All ranks have begun: let each succeed when its work is done. */
 static void all_have_begun(const sim_round *round) {
     for (int k = 0; k < keepers.n; k++) {
         keeper *other = &keepers.of[k];
@@ -270,7 +270,7 @@ static void all_have_begun(const sim_round *round) {
 
 /* ---- a worker's use of the store: it counts itself, among those of its attempt alone */
 
-/* A machine that was away when its round ended may still begin its workers, if they were about to: docs/testing.md. */
+/* May workers begin after their round has ended? Yes if a machine may have been away then: docs/testing.md. */
 static bool may_be_late(void) {
     bool any = false;
     for (int k = 0; keepers.plan->elastic && k < sim_cluster_launchers(); k++)
@@ -284,7 +284,7 @@ static void worker_is_told(void *arg) {
     if (o->round != o->k->round || !w->conn || sim_conn_is_broken(w->conn))
         return;
     tt__bytes *inbox = sim_conn_inbox(w->conn);
-    if (sim_conn_is_open(w->conn) && !o->secondary) { /* which means here: it has asked */
+    if (sim_conn_is_open(w->conn) && !o->secondary) { /* here: it has asked already */
         o->secondary = true;
         sim_worker_counts_itself(w->conn);
     }
@@ -299,7 +299,7 @@ static void worker_is_told(void *arg) {
 
 /* ---- starting */
 
-/* What is to happen to a worker that survives others' loss, in the round that begins. */
+/* Plan what happens to a surviving worker in the round that begins. */
 static void foresee(keeper *k, int local) {
     const sim_item *fails = item_of(k, SIM_FAILS, local, k->attempt), *stops = item_of(k, SIM_STOPS, local, k->attempt);
     if (fails)
@@ -337,7 +337,7 @@ static void begin_worker(occasion *o) {
         soon(k, o->local, item->at_ms * SIM_MS, worker_reports, 0, false);
     soon(k, o->local, PATIENCE_MS * SIM_MS, gives_up, 0, false);
     k->round->begun++;
-    if (k->round->failed) /* it can't join the others */
+    if (k->round->failed) /* the round has failed: this worker can't join the others */
         soon(k, o->local, sim_between(&k->random, 500, 3000) * SIM_MS, peer_failed, 0, false);
     else if (k->round->begun == k->world)
         all_have_begun(k->round);
@@ -398,7 +398,7 @@ void tt__keeper_start_workers(const tt__keeper *launchers, const tt__job *job, c
     k->started = !k->dead;
     k->told_leftovers = k->told = false;
     for (int i = 0; i < k->workers; i++) {
-        if (k->of[i].running) { /* it is kept */
+        if (k->of[i].running) { /* this worker is kept */
             sim_check_alone(k->agent->node, k->attempt);
             foresee(k, i);
             continue;
@@ -440,7 +440,7 @@ static void kill_workers(keeper *k) {
             soon(k, i, sim_between(&k->random, 100, 5000) * 1000, killed_by_keeper, 0, false);
 }
 
-/* Workers that have not even been started won't be. */
+/* Kill all workers, and don't start those that are pending. */
 static void keeper_kills(keeper *k) {
     bool any = false;
     for (int i = 0; i < k->workers; i++)
@@ -451,7 +451,7 @@ static void keeper_kills(keeper *k) {
         look_for_end(k);
 }
 
-/* Those that survive are told to end by nobody while the job can go on. */
+/* No launcher tells surviving workers to end while the job can go on. */
 static void check_kept(const keeper *k) {
     for (int i = 0; i < k->workers; i++) {
         const worker *w = &k->of[i];
@@ -505,7 +505,7 @@ int tt__keeper_receive(const tt__keeper *launchers, tt__keeper_message *m) {
     return 1;
 }
 
-/* A worker's report. */
+/* Read a worker's report; `path` is its number. */
 void tt__error_file_read(const char *path, tt__worker *w) {
     w->secondary = own()->of[atoi(path)].secondary;
     w->error_s = own()->of[atoi(path)].error_s;
@@ -536,7 +536,7 @@ void sim_keeper_forget_shown(int node) {
 
 /* ---- deaths */
 
-/* The launcher's end of the socket is closed: what is left is killed, and the keeper ends. */
+/* The launcher's end of the socket is closed: kill all that is left, and end. */
 static void orphaned(keeper *k) {
     if (k->dead)
         return;
@@ -555,7 +555,7 @@ void sim_keeper_killed(int node) {
     keeper *k = &keepers.of[node];
     if (k->dead)
         return;
-    kill_workers(k); /* by the kernel */
+    kill_workers(k); /* as the kernel does when the keeper dies */
     keeper_exits(k);
     sim_fd_put(k->fd);
 }

@@ -10,10 +10,10 @@ typedef enum sim_mutant_name {
     SIM_MUTANTS_END
 } sim_mutant_name;
 
-/* The one that is there. */
+/* The bug that is planted now. */
 extern int sim_mutant;
 
-/* What is wrong then. */
+/* What is wrong with each bug. */
 extern const char *const sim_mutant_texts[];
 
 #endif

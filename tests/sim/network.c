@@ -19,17 +19,17 @@ typedef struct segment {
 
 typedef struct direction {
     sim_conn *conn;
-    segment *first, **end; /* in order: the first is on its way */
+    segment *first, **end; /* in order; only the first is on its way */
     sim_random random;
 } direction;
 
 struct sim_conn {
-    sim_conn *next; /* of all */
+    sim_conn *next; /* in the list of all */
     int node;
-    int attempt;                             /* of the worker; -1: a launcher's */
+    int attempt;                             /* the worker's; -1: a launcher's connection */
     int generation;                          /* of a worker's round */
-    bool client_closed, open, broken, ended; /* the client's end */
-    bool served;                             /* the server's */
+    bool client_closed, open, broken, ended; /* as the client's end sees it */
+    bool served;                             /* the server has a session for it */
     tt__bytes inbox;
     sim_conn_fn notify;
     void *arg;
@@ -57,7 +57,7 @@ static void arrive(void *arg);
 
 static int64_t delay_ns(direction *d) {
     int64_t base = net.plan->delay_us * 1000, delay = base / 2 + sim_below(&d->random, base + 1);
-    if (sim_below(&d->random, 1000) < net.plan->lost) /* sent again */
+    if (sim_below(&d->random, 1000) < net.plan->lost) /* lost, and sent again */
         delay += (int64_t)200 * SIM_MS << sim_below(&d->random, sim_chance(&d->random, 90) ? 2 : 4);
     return delay;
 }
@@ -102,7 +102,7 @@ static void lose_session(sim_conn *conn) {
 
 static void arrive_at_server(sim_conn *conn, const segment *s) {
     if (s->kind == SYN) {
-        bool stale = conn->attempt >= 0 && conn->generation != sim_store_generation(); /* a worker of a job before */
+        bool stale = conn->attempt >= 0 && conn->generation != sim_store_generation(); /* a worker of an earlier job */
         conn->served = !stale && sim_store_accept(conn, &conn->session);
         if (conn->served && conn->attempt < 0)
             net.agents[conn->node].generation = sim_store_generation();
@@ -131,12 +131,12 @@ static int64_t arrival_ns(direction *d, int to) {
     int node = d->conn->node, machine = net.agents[node].machine, server = sim_store_server();
     if (net.agents[to == TO_SERVER ? server : node].machine_dead)
         return SIM_NEVER;
-    if (machine) /* else it does not leave its machine */
+    if (machine) /* segments of machine 0 don't leave it */
         for (int k = 0; k < 2; k++) {
             int64_t until = net.isolated_until_ns[k ? machine : 0];
             free_ns = until > free_ns ? until : free_ns;
         }
-    if (free_ns > now) { /* it is sent again and again, after ever longer pauses */
+    if (free_ns > now) { /* TCP sends it again and again, after ever longer pauses */
         int64_t waited_ns = free_ns - d->first->due_ns;
         return free_ns + sim_below(&d->random, waited_ns > 400 * SIM_MS ? waited_ns : 400 * SIM_MS);
     }

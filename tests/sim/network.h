@@ -1,5 +1,5 @@
-/* Connections to the one store there is, node 0's: bytes in order, which take their time, wait while a machine can't be
- * reached, and end. */
+/* Connections to the only store, node 0's. Bytes arrive in order and with delays, wait while a machine can't be
+ * reached, and get lost with a connection. */
 #ifndef SIM_NETWORK_H
 #define SIM_NETWORK_H
 
@@ -17,7 +17,7 @@ void sim_network_begin(const sim_plan *plan, sim_agent *agents);
 
 /* ---- what clients do */
 
-/* attempt: the worker's, as the store's renewals count; -1: a launcher's connection. */
+/* attempt: the number of store renewals when the worker began; -1: a launcher's connection. */
 sim_conn *sim_connect(int node, int attempt, sim_conn_fn notify, void *arg);
 bool sim_conn_is_open(const sim_conn *conn);
 /* Was it refused or reset? Has the server ended it? */
@@ -25,7 +25,7 @@ bool sim_conn_is_broken(const sim_conn *conn);
 bool sim_conn_is_ended(const sim_conn *conn);
 tt__bytes *sim_conn_inbox(sim_conn *conn);
 void sim_conn_send(sim_conn *conn, const void *data, size_t size);
-/* The client closes it. It may be used no more. */
+/* The client closes the connection, and may not use it any more. */
 void sim_conn_close(sim_conn *conn);
 
 /* ---- what happens to it */
@@ -38,7 +38,7 @@ void sim_network_cut(int node);
 void sim_network_process_gone(int node);
 void sim_network_machine_gone(int node);
 
-/* From when on do packets get from one machine to the other? SIM_NEVER: not any more. And do they now? */
+/* From when on packets get from one machine to the other; SIM_NEVER: not any more. Do they get there now? */
 int64_t sim_network_reaches_ns(int machine, int other);
 bool sim_network_reaches(int machine, int other);
 
@@ -50,20 +50,21 @@ void sim_store_lose(sim_conn *conn, tt__store_session *session);
 /* Is there a server? Its process has ended. */
 bool sim_store_is_served(void);
 void sim_store_gone(void);
-/* Which agent serves, or did last; how many have; how often this one was renewed. */
+/* The agent that serves the store, or did last; how many servers there were; how often the present store was
+ * renewed. */
 int sim_store_server(void);
 int sim_store_generation(void);
 int sim_store_renewals(void);
-/* Since when the generation's server is gone; SIM_NEVER: it is there. And which agent it was. */
+/* Since when the generation's server is gone, SIM_NEVER: it is there; which agent that was. */
 int64_t sim_store_gone_ns(int generation);
 int sim_store_server_of(int generation);
-/* Most keys that it had at one time. */
+/* The most keys that the store had at one time. */
 size_t sim_store_most_keys(void);
 /* Is there a key? */
 bool sim_store_has(const char *key);
 
 void sim_conn_reply(sim_conn *conn, const void *data, size_t size);
-/* The server closes it; `reset`: without a word. */
+/* The server closes the connection; `reset`: by a reset. */
 void sim_conn_drop(sim_conn *conn, bool reset);
 int sim_conn_node(const sim_conn *conn);
 int sim_conn_attempt(const sim_conn *conn);

@@ -42,7 +42,7 @@ static void draw_failure(sim_plan *plan, sim_random *r, int attempt, int64_t at_
     item->value = sim_chance(r, 50) ? fatal_signals[sim_below(r, 4)] : (int)sim_between(r, 1, 120) << 8;
 }
 
-/* An attempt fails: one worker, or several at nearly one time. */
+/* Let an attempt fail: one worker, or several at nearly one time. */
 static void draw_failures(sim_plan *plan, sim_random *r, int attempt) {
     int64_t at_ms = sim_between(r, 0, plan->work_ms);
     draw_failure(plan, r, attempt, at_ms);
@@ -60,7 +60,7 @@ static void draw_failures(sim_plan *plan, sim_random *r, int attempt) {
     }
 }
 
-/* Draw when: at a time, or where much happens at one time. */
+/* Draw when the item happens: at a time of the world, or soon after a moment at which much happens. */
 static void draw_moment(const sim_plan *plan, sim_random *r, sim_item *item) {
     item->from = (sim_moment)sim_below(r, 4);
     if (item->from == SIM_FROM_BEGINNING)
@@ -108,7 +108,7 @@ static void draw_network(sim_plan *plan, sim_random *r) {
     plan->secret = sim_chance(r, 25);
 }
 
-/* A member leaves, is killed, frozen or cut off, mostly another than the one that serves the store. */
+/* Let a node leave, be killed, frozen or cut off; mostly not the one that serves the store. */
 static void draw_change(sim_plan *plan, sim_random *r) {
     static const sim_kind kinds[] = {SIM_FREEZE, SIM_PAUSE,         SIM_PARTITION,     SIM_SIGNAL,
                                      SIM_SIGNAL, SIM_KILL_LAUNCHER, SIM_KILL_LAUNCHER, SIM_KILL_MACHINE,
@@ -128,7 +128,7 @@ static void draw_change(sim_plan *plan, sim_random *r) {
         item->value = (int)sim_between(r, 50, 10000);
 }
 
-/* Workers survive. One of them, or more, may be stopped. */
+/* Let workers survive. Some may be stopped. */
 static void draw_survivors(sim_plan *plan, sim_random *r) {
     plan->recovers = true;
     plan->stops = sim_chance(r, 50);
@@ -160,7 +160,7 @@ static void draw_elastic(sim_plan *plan, uint64_t seed, int max_nodes, sim_rando
         sim_item *item = add_item(plan, SIM_LATE, r);
         item->at_ms = sim_between(r, 1, 20000);
     }
-    if (sim_chance(r, 15)) { /* who serves the store */
+    if (sim_chance(r, 15)) { /* node 0's launcher, which serves the store */
         sim_item *item = add_item(plan, SIM_KILL_LAUNCHER, r);
         *item = (sim_item){.kind = SIM_KILL_LAUNCHER, .from = SIM_FROM_START, .value = (int)sim_between(r, 50, 10000)};
         item->at_ms = sim_between(r, 0, plan->work_ms);
@@ -171,7 +171,7 @@ static void draw_elastic(sim_plan *plan, uint64_t seed, int max_nodes, sim_rando
         draw_survivors(plan, r);
 }
 
-/* Workers of a fixed set survive: of what may go wrong the failures are left. */
+/* Let workers of a fixed set survive. Of the plan's items only failures and late launchers stay. */
 static void let_survive(sim_plan *plan, sim_random *r) {
     int n = 0;
     plan->recovers = true;
@@ -185,8 +185,8 @@ static void let_survive(sim_plan *plan, sim_random *r) {
     plan->n = n;
 }
 
-/* Workers of a fixed set survive, and one of them, or two, is missing without a failure: it is stopped, or ends well
- * before the others. Mostly no restarts are left for it. */
+/* Let workers of a fixed set survive, and one or two be missing without a failure: stopped, or ended well before the
+ * others. Mostly without restarts. */
 static void draw_missing(sim_plan *plan, sim_random *r) {
     let_survive(plan, r);
     plan->max_restarts = sim_chance(r, 60) ? 0 : (int)sim_between(r, 1, 2);

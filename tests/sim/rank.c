@@ -1,5 +1,5 @@
-/* What a virtual rank's process has that is one a process: who it is, its recorder, its connection to the launcher, the
- * signals that it watches for. What stands in for the parts of src/comm and src/elastic that do. */
+/* A virtual rank's process: its number, its recorder, its connection to the launcher, the signals that it watches for.
+ * Stands in for those parts of src/comm and src/elastic. */
 #include "base/error.h"
 #include "base/process/waits.h"
 #include "sim/trainer.h"

@@ -1,4 +1,4 @@
-/* Rounds, and what a plain worker of one says to the store. */
+/* Rounds, and what workers that don't survive tell the store. */
 #include "sim/keeper.h"
 #include "sim/network.h"
 #include "sim/verdict.h"

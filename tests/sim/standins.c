@@ -1,5 +1,5 @@
-/* What stands in for the parts of the launcher that show things to people: streams, log files, the job's socket,
- * events. They note the lines that are said. */
+/* Stands in for the parts of the launcher that people see: streams, log files, the job's socket, events. Notes the
+ * lines that are printed. */
 #include "launch/launcher_parts.h"
 #include "launch/local/children.h"
 #include "launch/local/follow.h"
@@ -217,7 +217,8 @@ bool tt__watch_tell_round(tt__watch *watch, int i, tt__job_kind kind, const tt__
     return w && sim_worker_tell(w, kind, round);
 }
 
-/* Always another number, so that each look asks again: who was asked takes no notice. */
+/* Return another number at each call, so that the launcher always asks again. Workers that were asked before ignore
+ * that. */
 int tt__watch_listeners(const tt__watch *watch) {
     static int looks;
     (void)watch;
@@ -261,7 +262,7 @@ size_t tt__children(pid_t *pids, size_t max) {
     return 0;
 }
 
-/* The keeper was killed; the kernel has killed the workers. It takes a moment to find nothing. */
+/* After the keeper was killed: the kernel has killed the workers, so this finds none, which takes a moment. */
 size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user,
                          int64_t timeout_ms) {
     (void)spared;
@@ -273,7 +274,7 @@ size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn
     return 0;
 }
 
-/* ---- reports: what they say is noted, and then made as ever */
+/* ---- reports: noted, and then made by the product */
 
 void tt__events_write(tt__streams *streams, const tt__job *job, const tt__worker *workers, const tt__moment *started,
                       bool succeeded) {
@@ -308,7 +309,7 @@ void __wrap_tt__report_attempt(tt__streams *streams, const tt__job *job, const t
     __real_tt__report_attempt(streams, job, first, recovers);
 }
 
-/* ---- rounds: their numbers are noted, as a worker that is kept has another as its attempt */
+/* ---- rounds: the next one's number is noted, as the attempt of a kept worker is an older one */
 
 void __real_tt__machine_step(tt__machine *m, tt__event *event, const tt__surroundings *around, tt__actions *actions);
 void __wrap_tt__machine_step(tt__machine *m, tt__event *event, const tt__surroundings *around, tt__actions *actions);

@@ -1,4 +1,4 @@
-/* The store: the real service machine behind virtual connections; and the real client's connections. What stands in for
+/* The store: the real service machine behind virtual connections, and the real client's connections. Stands in for
  * src/store/server/server.c and connection.c, and for src/net. */
 #include "base/error.h"
 #include "base/machine/clock.h"
@@ -90,13 +90,13 @@ void sim_store_gone(void) {
         sim_conn_drop(conn, true);
     }
     if (the_server)
-        end_generation(); /* its memory is the dead process's */
+        end_generation(); /* its keys were in the dead process's memory */
 }
 
 size_t sim_store_most_keys(void) { return most_keys; }
 
 bool sim_store_has(const char *key) {
-    char full[100]; /* as the client sends it */
+    char full[100]; /* the key as the client sends it */
     const tt__span name = {(const uint8_t *)full, (size_t)snprintf(full, sizeof full, "/%s", key)};
     return the_server && tt__store_entry_there(tt__store_table_find(&the_server->service.table, name));
 }
@@ -156,8 +156,8 @@ static void trace_request(const sim_conn *conn, const uint8_t *data, size_t size
         sim_trace(sim_conn_node(conn), "%s %.*s", info->name, (int)n, (const char *)data + at + 8);
 }
 
-/* A launcher notes how a rank has ended: one of the attempt that the store is for, which is its number. A coordinator
- * says so, too, of the ranks of a node that is gone. */
+/* Check a launcher's note that a rank has ended: in the attempt that the store is for, whose number is `renewals`. Not
+ * a coordinator's notes for the ranks of a node that is gone. */
 static void check_note(const sim_conn *conn, const uint8_t *data, size_t size) {
     static const char begin[] = "/tutti/ended/", of_node[] = "its node";
     enum { OPCODE = 1, LENGTH = 8, BEGIN = sizeof begin - 1 };
@@ -273,7 +273,7 @@ tt_status tt__stream_read_some(tt__stream *stream, void *data, size_t size, int6
     return TT_OK;
 }
 
-/* The kernel takes it, whatever becomes of it. */
+/* The kernel takes the bytes, whether they arrive or not. */
 tt_status tt__stream_write_full(tt__stream *stream, const void *data, size_t size, int64_t deadline_ms) {
     client *c = sim_fd_owner(stream->fd, SIM_FD_STREAM);
     (void)deadline_ms;
@@ -281,6 +281,6 @@ tt_status tt__stream_write_full(tt__stream *stream, const void *data, size_t siz
         return tt__fail(TT_ERR_NET, "connection reset by peer");
     sim_conn_send(c->conn, data, size);
     sim_note_request(sim_agent_now());
-    sim_wait(sim_now_ns() + 5000); /* the time that it takes; somebody else may do something meanwhile */
+    sim_wait(sim_now_ns() + 5000); /* writing takes time, in which others may run */
     return TT_OK;
 }

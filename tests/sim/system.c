@@ -1,4 +1,4 @@
-/* What stands in for the clock, and for the parts of src/base that ask the machine: threads, chance, its name, its
+/* Stands in for the clock, and for the parts of src/base that ask the machine: threads, random numbers, its name, its
  * memory. */
 #include "sim/history.h"
 #include "sim/keeper.h"
@@ -21,7 +21,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t) {
     sim_agent *agent = sim_agent_now();
     int64_t ns = sim_now_ns();
-    if (agent) { /* a look at a clock takes its time: no two see the same */
+    if (agent) { /* reading a clock takes time, so no two readings are equal */
         agent->monotonic_ns++;
         agent->realtime_ns++;
     }

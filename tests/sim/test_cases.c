@@ -1,4 +1,5 @@
-/* The cases of written.c, and what is to be said of several. TT_SIM_WRITTEN=I plays the I-th with its trace. */
+/* Plays the cases of written.c, and checks that compare several cases. TT_SIM_WRITTEN=I plays the I-th with its
+ * trace. */
 #include "sim/case.h"
 #include "sim/written.h"
 
@@ -25,15 +26,15 @@ static bool repeats(void) {
 
 static int log_2(int n) { return n > 1 ? 1 + log_2(n / 2) : 0; }
 
-/* What a launcher asks of the store must hardly grow with the number of launchers: they talk to node 0 alone, which
- * reads what all have written at once, and repeats it in one piece. */
+/* A launcher's requests to the store must hardly grow with the number of launchers: only node 0 reads what all have
+ * written, at once, and repeats it in one piece. */
 static bool asks_little(bool fails) {
     bool good = true;
     for (int n = 4; n <= 256; n *= 4) {
         sim_plan plan;
         sim_verdict v;
         sim_plan_calm(&plan, 1, n);
-        if (fails) /* and all others because of it: as many failures as there are launchers */
+        if (fails) /* all others fail because of it: as many failures as launchers */
             plan.items[plan.n++] = (sim_item){.kind = SIM_FAILS, .node = 1, .at_ms = 1500, .value = SIGSEGV};
         sim_case_judge(&plan, false, &v);
         int64_t node_0_first = v.first_requests - v.ordinary_first, node_0 = v.requests - v.ordinary;
@@ -90,7 +91,7 @@ static bool plays_drawn(void) {
     return true;
 }
 
-/* Whose connection ends is lost long before the heartbeat. */
+/* A launcher whose connection ends is taken for lost long before its heartbeat is missed. */
 static bool notices_an_end(void) {
     sim_plan plan;
     sim_verdict verdict;

@@ -1,6 +1,5 @@
-/* Does the simulation find what is wrong? Each planted bug (mutants.def) must fail a case before so many have been
- * played, TT_SIM_SEEDS, from a fixed seed on, or one of those that are written down; TT_SIM_PLANT plays one of the bugs
- * alone. */
+/* Does the simulation find bugs? Each planted bug (mutants.def) must fail one of the drawn cases (TT_SIM_SEEDS: how
+ * many, from a fixed seed on) or of written.c. TT_SIM_PLANT plays one of the bugs alone. */
 #include "sim/case.h"
 #include "sim/mutants.h"
 #include "sim/written.h"

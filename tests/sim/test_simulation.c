@@ -1,5 +1,5 @@
-/* Whole clusters in one process, on a seeded network and clock: real launchers, virtual all else. docs/testing.md tells
- * what is checked, and how a failing seed is played again.
+/* Plays whole clusters in one process, on a seeded network and clock: launchers are real, all else is virtual.
+ * docs/testing.md tells what is checked, and how a failing seed is played again.
  *
  *   TT_SIM_SEEDS=N        how many cases
  *   TT_SIM_SEED=S         play case S alone, with its trace, or begin with it where TT_SIM_SEEDS is given

@@ -1,4 +1,4 @@
-/* The program of the ranks that survive: an epoch, of which each example is to be seen once. */
+/* The program of ranks that survive: one epoch, in which the model must see each example once. */
 #include "sim/trainer.h"
 
 #include "base/error.h"
@@ -28,7 +28,7 @@ static uint64_t digest_of(const sim_model *model) {
 
 /* ---- what must hold */
 
-/* What the ranks of the round should have now: the newest that one of them had, by a plain reading. NULL: nothing. */
+/* The state that all ranks of the round should have now: the newest that any of them had. NULL: a new job's. */
 static const sim_holding *newest_of(const sim_ring *ring) {
     const sim_holding *newest = NULL;
     for (int i = 0; i < ring->n; i++) {

@@ -10,15 +10,15 @@
 
 #include <tutti/elastic.h>
 
-/* For which a rank waits for the next round: as the product's default, longer than any case may take. Who waits for
- * what can't come any more is caught by the check that all ends (checks.c). */
+/* How long a rank waits for the next round: as the product's default, longer than any case may take. A wait for a round
+ * that can't come is caught by the check that all launchers end (checks.c). */
 enum { SIM_ROUND_WAIT_MS = 1800000 };
 
 typedef struct sim_place {
     int round, rank, world;
 } sim_place;
 
-/* A packet of the launcher's on its way. */
+/* A packet from the launcher that is on its way. */
 typedef struct sim_told {
     struct sim_told *next;
     tt__job_packet packet;
@@ -35,35 +35,35 @@ typedef struct sim_worker {
     int local, number;
     sim_place place;
     bool ended, secondary, watches, hung_up;
-    int stop; /* the signal that it got while it watched for some */
+    int stop; /* the first signal that it got while it watched for signals */
     struct {
         _Alignas(8) unsigned char bytes[TT__RECOVERY_AT + sizeof(tt__recovery_words)];
     } recorder;
     tt__recovery said;
-    int socket; /* -1: it awaits no rounds */
+    int socket; /* -1: it doesn't listen for rounds */
     sim_told *first, **end;
     struct sim_ring *ring; /* of the round that it is in; NULL: none */
     sim_model model;
-    int64_t made;     /* commits, */
-    int synced_round; /* in a line that began in this round; -1: none */
-    uint64_t digest;  /* of the model at the last */
+    int64_t made;     /* commits */
+    int synced_round; /* the round in which its state was last made alike; -1: none */
+    uint64_t digest;  /* of the model at the last commit */
     struct sim_worker *next;
 } sim_worker;
 
-/* The process whose thread runs; NULL: it is a launcher's, or nobody's. */
+/* The worker whose thread runs; NULL: a launcher's thread runs, or nobody's. */
 sim_worker *sim_worker_now(void);
 
 void sim_trainers_begin(const sim_plan *plan);
 
-/* Start one, of the launcher's node. */
+/* Start a worker on the launcher's node. */
 sim_worker *sim_worker_start(const sim_agent *launcher, int local, const sim_place *place);
-/* It is no more; `silent`: nobody's kernel says so. */
+/* End the worker; `silent`: no kernel tells its peers. */
 void sim_worker_kill(sim_worker *w, bool silent);
-/* False: it does not watch for signals. */
+/* Give it a signal. False: it does not watch for this one. */
 bool sim_worker_signal(sim_worker *w, int sig);
 void sim_worker_stop(sim_worker *w, int64_t until_ns);
-/* Until when all are stopped that are left of a round of which the others have ended well: no rank waits for them, so
- * that nobody can tell them from such as work on alone. 0: there is no such round. */
+/* Until when stopped workers are missed by nobody: all others of their round have ended well, so no rank waits for
+ * them, and they look like workers that still work alone. 0: there is no such round. */
 int64_t sim_workers_missed_by_none_until_ns(void);
 /* Does it wait for the next round, or for its first group? */
 bool sim_worker_waits(const sim_worker *w);
@@ -84,7 +84,7 @@ int sim_worker_program(sim_worker *w);
 
 /* The program has ended. */
 void sim_keeper_worker_exits(int node, const sim_worker *w, int code);
-/* What the launcher's i-th worker has shown it, or its predecessor. */
+/* The process whose recorder the launcher has for its i-th worker: the present one, or an earlier one. */
 sim_worker *sim_keeper_shown(int node, int i);
 void sim_keeper_show(int node, sim_worker *w);
 void sim_keeper_forget_shown(int node);

@@ -1,4 +1,4 @@
-/* What is found out about a case. Each runs in a process of its own, which ends at the first thing that is wrong. */
+/* What is found out about a case. Each case runs in a process of its own, which ends at the first failed check. */
 #ifndef SIM_VERDICT_H
 #define SIM_VERDICT_H
 
@@ -6,13 +6,13 @@
 #include <stdint.h>
 
 typedef struct sim_verdict {
-    char check[24]; /* which one failed; "": none */
+    char check[24]; /* the check that failed; "": none */
     char text[1000];
     uint64_t digest; /* of all that happened, and when */
     int64_t virtual_ns, attempts;
-    int64_t kept;                                 /* how often a worker that survived was told of its next round */
-    int64_t requests, first_requests;             /* of all launchers; until the first attempt began */
-    int64_t ordinary, ordinary_first, most_first; /* of all but the coordinator; of one of them, at most */
+    int64_t kept;                                 /* how often a surviving worker was told its next round */
+    int64_t requests, first_requests;             /* of all launchers: in all; until the first attempt began */
+    int64_t ordinary, ordinary_first, most_first; /* of all but the coordinator, likewise; the most of one */
 } sim_verdict;
 
 /* In shared memory, for the process that started this one. */

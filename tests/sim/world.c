@@ -20,7 +20,7 @@ struct sim_task {
     sem_t go;
     void *(*run)(void *);
     void *arg;
-    unsigned turn; /* of its waiting: what was meant for an earlier one is ignored */
+    unsigned turn; /* number of its wait: wake-ups for an earlier wait are ignored */
     bool woken, ended;
     sim_task *joiner;
 };
@@ -83,7 +83,7 @@ static void advance_to(int64_t when_ns) {
     }
 }
 
-/* Let things happen until a thread is to go on, and return that. */
+/* Let events happen until a thread is to go on; return its task. */
 static sim_task *next_task(void) {
     for (;;) {
         if (!world.n)

@@ -21,23 +21,23 @@
 typedef enum sim_agent_state { SIM_OUTSIDE, SIM_UP, SIM_ENDED, SIM_CRASHED } sim_agent_state;
 
 typedef struct sim_agent {
-    int node;       /* the agent's number; of a fixed set its node's */
+    int node;       /* the agent's number; in a fixed set its node's number */
     int machine;    /* 0: where the store is served */
-    int generation; /* of the store that it has connected to last */
+    int generation; /* of the store to which it connected last */
     sim_agent_state state;
     bool is_worker; /* one of trainer.h, not a launcher */
     bool machine_dead;
     int64_t frozen_until_ns;
-    int64_t monotonic_ns, realtime_ns; /* what its clocks are ahead of the world's */
+    int64_t monotonic_ns, realtime_ns; /* how much its clocks are ahead of the world's */
     sim_random random;
     int signal_fd;
-    int watch_fd;     /* of the job's socket: a worker has shown its recorder */
-    int64_t requests; /* that its launcher has sent to the store */
+    int watch_fd;     /* of the job's socket: readable when a worker has shown its recorder */
+    int64_t requests; /* requests that its launcher has sent to the store */
 } sim_agent;
 
 typedef struct sim_task sim_task;
 
-/* Begin: the calling thread becomes the task of no agent. */
+/* Begin the world: the calling thread becomes the task of no agent. */
 void sim_world_begin(bool trace);
 
 int64_t sim_now_ns(void);
@@ -52,7 +52,7 @@ void sim_at(int64_t when_ns, void (*run)(void *arg), void *arg);
 /* Start a thread of an agent. */
 sim_task *sim_task_start(sim_agent *agent, void *(*run)(void *), void *arg, pthread_t *thread);
 
-/* Wait until the task is woken or the time has come. A crashed agent's task never returns from it; a frozen one's
+/* Wait until the task is woken or the time has come. If the agent has crashed, this never returns; if it is frozen,
  * later. */
 void sim_wait(int64_t until_ns);
 /* Let the task go on, if it waits. NULL is allowed. */
@@ -61,10 +61,10 @@ void sim_wake(sim_task *task);
 /* Wait until the agent's thread has returned. */
 void sim_join(pthread_t thread);
 
-/* How long it takes until a thread of the agent gets a processor. */
+/* Draw how long a thread of the agent waits for a processor. */
 int64_t sim_latency_ns(sim_agent *agent);
 
-/* A line of the trace, if there is one. */
+/* Print a line of the trace, if there is a trace. */
 void sim_trace(int node, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool sim_tracing(void);
 

@@ -9,19 +9,19 @@ typedef struct written {
     sim_item items[4];
 } written;
 
-/* Of a fixed set, whose workers survive the loss of others. */
+/* A case with a fixed set of nodes, whose workers survive the loss of others. */
 typedef struct surviving {
     written as;
     int64_t skew_ms;
     int workers; /* on each node */
 } surviving;
 
-/* Where members come and go. */
+/* A case in which nodes come and go. */
 typedef struct changing {
     written as;
     int min_nodes, max_nodes;
     int64_t work_ms;
-    int survivors; /* workers survive the loss of others, and so often one does; 0: they don't */
+    int survivors; /* 0: none survives others' loss; -1: workers do; above 0: at least so many times */
 } changing;
 
 static const written cases[] = {
@@ -30,7 +30,7 @@ static const written cases[] = {
      3,
      1,
      {{.kind = SIM_FAILS, .node = 1, .at_ms = 500, .value = SIGSEGV}, {.kind = SIM_KINDS}}},
-    /* The other nodes were not told. */
+    /* The bug: the other nodes were not told of the loss. */
     {"a keeper is killed, and a worker elsewhere waits for the lost ones",
      2,
      0,
@@ -66,14 +66,14 @@ static const written cases[] = {
      3,
      2,
      {{.kind = SIM_NOT_EXECUTABLE, .node = 1, .value = ENOENT}, {.kind = SIM_KINDS}}},
-    /* The failure was taken for an end that the launcher had asked for. */
+    /* The bug: the failure was taken for an end that the launcher had asked for. */
     {"a program is missing on one node, and another node's machine dies",
      3,
      0,
      {{.kind = SIM_NOT_EXECUTABLE, .node = 1, .value = ENOENT},
       {.kind = SIM_KILL_MACHINE, .node = 2, .from = SIM_FROM_START, .at_ms = 300},
       {.kind = SIM_KINDS}}},
-    /* Only its own node went by what the report says. */
+    /* The bug: only the worker's own node used the time in its report. */
     {"a worker ends long after it has reported its failure, and after another that failed later",
      3,
      0,
@@ -88,7 +88,7 @@ static const written cases[] = {
       {.kind = SIM_FAILS, .node = 2, .at_ms = 1500, .value = 43 << 8},
       {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
       {.kind = SIM_KINDS}}},
-    /* A crash that came long before was taken for one at the same time. */
+    /* The bug: a crash long before was taken for one at the same time. */
     {"the same, and the other one is killed",
      3,
      0,
@@ -96,7 +96,7 @@ static const written cases[] = {
       {.kind = SIM_FAILS, .node = 2, .at_ms = 1500, .value = SIGKILL},
       {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
       {.kind = SIM_KINDS}}},
-    /* As where a program is missing. */
+    /* The same bug as where a program is missing. */
     {"a worker has reported its failure, and is then told to end because a machine dies",
      3,
      0,
@@ -104,7 +104,7 @@ static const written cases[] = {
       {.kind = SIM_REACTS, .node = 1, .value = SIM_HANGS},
       {.kind = SIM_KILL_MACHINE, .node = 2, .from = SIM_FROM_START, .at_ms = 300},
       {.kind = SIM_KINDS}}},
-    /* Its launcher waited for ever for those that it could not hear. */
+    /* The bug: node 0's launcher waited for ever for launchers that it could not hear. */
     {"node 0's own connection to the store is reset",
      2,
      0,
@@ -114,7 +114,7 @@ static const written cases[] = {
 };
 
 static const surviving surviving_cases[] = {
-    /* Where its clock is behind all named it as the first, but not node 0, which had ordered the round. */
+    /* The bug: if this rank's clock was behind, all but node 0, which had ordered the round, named it as the first. */
     {{"a rank fails as it waits for the round after another's failure",
       3,
       2,
@@ -123,7 +123,7 @@ static const surviving surviving_cases[] = {
        {.kind = SIM_KINDS}}},
      300,
      1},
-    /* Nobody told the others, and they waited for 30 minutes. */
+    /* The bug: nobody told the others, and they waited for 30 minutes. */
     {{"a rank is stopped for ever, and no restarts are left",
       2,
       0,
@@ -175,7 +175,7 @@ static const changing changing_cases[] = {
      3,
      5000,
      0},
-    /* It waited for ever for what it alone could order. */
+    /* The bug: node 0 waited for ever for a round that only it could order. */
     {{"node 0's own connection is reset, where members get numbers as they come",
       2,
       1,
@@ -184,7 +184,7 @@ static const changing changing_cases[] = {
      2,
      10000,
      0},
-    /* All had said so, and waited for ever for each other. */
+    /* The bug: all had announced this, and waited for each other for ever. */
     {{"not enough nodes are left",
       2,
       1,
@@ -193,7 +193,7 @@ static const changing changing_cases[] = {
      2,
      10000,
      0},
-    /* It was told nothing of what it had missed. */
+    /* The bug: the machine was told nothing of what it had missed. */
     {{"a machine is paused for long, and needed when it is back",
       4,
       1,
@@ -204,7 +204,7 @@ static const changing changing_cases[] = {
      4,
      11000,
      0},
-    /* It had that number twice. */
+    /* The bug: a round's number occurred twice on that node. */
     {{"a node of an earlier job with another coordinator comes late",
       2,
       1,
@@ -216,7 +216,7 @@ static const changing changing_cases[] = {
      2,
      40000,
      0},
-    /* The job ended for it. */
+    /* The bug: the job ended for the waiting node. */
     {{"a keeper is killed, and another node waits for its place",
       3,
       1,
@@ -263,7 +263,7 @@ static const changing changing_cases[] = {
      3,
      6000,
      2},
-    /* They did not hear of it, as it was noted for another round, and were ended. */
+    /* The bug: the death was noted for another round, so the other ranks did not hear of it, and were ended. */
     {{"a machine dies before its ranks have joined those that go on",
       3,
       0,
@@ -274,7 +274,7 @@ static const changing changing_cases[] = {
      3,
      6000,
      2},
-    /* Those that joined waited for the one that is stopped alone, and were ended. */
+    /* The bug: the ranks that joined waited only for the stopped one, and were ended. */
     {{"a launcher is killed when its ranks have joined those that go on, of which one is stopped",
       4,
       1,
@@ -286,7 +286,7 @@ static const changing changing_cases[] = {
      4,
      6000,
      2},
-    /* That its rank had ended was noted in the store of the next round, for another one. */
+    /* The bug: the end of its rank was noted in the store of the next round, for another rank. */
     {{"a launcher is frozen until after the end of the work, and its ranks had ended well",
       3,
       0,
@@ -303,7 +303,7 @@ static const changing changing_cases[] = {
      3,
      2700,
      -1},
-    /* It began what the others had left. */
+    /* The bug: the launcher began a round that the others had left. */
     {{"a launcher is frozen as its round begins, and thaws when another does",
       3,
       1,
@@ -314,7 +314,7 @@ static const changing changing_cases[] = {
      3,
      15000,
      0},
-    /* It was begun once more. */
+    /* The bug: the round was begun once more. */
     {{"a node comes as all workers end well",
       3,
       0,
@@ -323,7 +323,7 @@ static const changing changing_cases[] = {
      3,
      3000,
      -1},
-    /* As many commits, but not the same. */
+    /* The bug: equal numbers of commits were taken for the same commits. */
     {{"a node is cut off as a commit is made, and comes back to others of that number",
       3,
       2,
@@ -334,7 +334,7 @@ static const changing changing_cases[] = {
      3,
      6000,
      1},
-    /* They waited for its ranks for as long as they had, and were then ended. */
+    /* The bug: the ranks waited for the dead machine's until their time was over, and were then ended. */
     {{"a machine dies as ranks join, and another node comes before it is missed",
       4,
       0,

@@ -1,4 +1,4 @@
-/* Cases written down: what the simulation has found once, or what its seeds should not be left to meet by luck. */
+/* Cases written down: those that the simulation once found, and those that should not depend on lucky seeds. */
 #ifndef SIM_WRITTEN_H
 #define SIM_WRITTEN_H
 
@@ -6,7 +6,8 @@
 
 int sim_written_count(void);
 
-/* Make the plan of the i-th. *least_kept := how often, at least, a rank survives. Returns what it is about. */
+/* Make the plan of the i-th case. *least_kept := the least number of times that a rank must survive. Returns what the
+ * case is about. */
 const char *sim_written_draw(sim_plan *plan, int i, int64_t *least_kept);
 
 #endif

@@ -11,7 +11,7 @@ enum { BLOW_HEARTBEAT_MS = 1500 };
 typedef struct blow {
     int world, victim;
     bool stops;  /* SIGSTOP, not SIGKILL */
-    int wait_us; /* from the victim's word that it is under way */
+    int wait_us; /* wait after tell_under_way() before the blow */
 } blow;
 
 /* A group whose ranks notice a frozen one soon. `transport`: NULL: shared memory. */
@@ -33,7 +33,7 @@ static inline void tell_learned(tt_store *store, int rank, int64_t at_ns) {
     CHECK_OK(tt_store_set(store, key, text, (size_t)n));
 }
 
-/* Waits for that. */
+/* Wait until survivor `rank` has told when it learned of the blow. */
 static inline int64_t learned_ns(tt_store *store, int rank) {
     char key[40];
     tt_store_value value;
@@ -44,8 +44,8 @@ static inline int64_t learned_ns(tt_store *store, int rank) {
     return ns;
 }
 
-/* Run the ranks, and strike. Returns what was wrong, or NULL. A survivor that ends unsuccessfully has said nothing, so
- * all are waited for before they are asked. */
+/* Run the ranks, and strike. Returns what was wrong, or NULL. Waits for all survivors' ends before it asks for their
+ * times, as one that failed has told none. */
 static inline const char *blow_strike(const blow *b, rank_body body, void *arg) {
     static const char *const under_way[] = {"victim"};
     const int64_t limit_ms = (b->stops ? BLOW_HEARTBEAT_MS + 500 : 1000) + leeway_ms();

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ranks whose results are exact; most ranks, where nobody looks at them. */
+/* CALLS_WORLD: most ranks with exact results; CALLS_RANKS: most ranks at all, if results are not checked. */
 enum { CALLS_WORLD = 8, CALLS_RANKS = 16, CALLS_GUARD = 32, CALLS_PARTS = 3 };
 
 typedef struct drawn {
@@ -24,7 +24,7 @@ typedef struct drawn {
     tt_dtype dtype;
     tt_reduce_op reduce;
     int root;
-    size_t count; /* elements; the largest of uneven ones */
+    size_t count; /* elements; in an uneven call the most of a part */
     uint64_t salt;
 } drawn;
 
@@ -78,7 +78,7 @@ static inline size_t drawn_part(const drawn *call, int from, int to) {
     return (size_t)(drawn_hash(call, both, UINT64_C(1) << 40) % (call->count + 1));
 }
 
-/* Where the part of `from` for `to` begins in the sender's, and in the receiver's buffer. */
+/* Where the part of `from` for `to` begins: in the sender's buffer; in the receiver's. */
 static inline size_t drawn_sent_at(const drawn *call, int from, int to) {
     size_t at = 0;
     for (int r = 0; r < to; r++)
@@ -93,7 +93,7 @@ static inline size_t drawn_got_at(const drawn *call, int from, int to) {
     return at;
 }
 
-/* Elements that rank `rank` sends and receives. Calls in place have recv alone. */
+/* How many elements rank `rank` sends; receives. Calls in place have only recv. */
 static inline size_t drawn_sends(const drawn *call, int rank, int world) {
     switch (call->op) {
     case TT_OP_REDUCE_SCATTER:
@@ -136,7 +136,7 @@ static inline bool drawn_in_place(tt_op op) {
 
 /* ---- elements */
 
-/* -1, 1 or 2, as the element type holds it. */
+/* x, which is -1, 1 or 2, as an element of this type holds it. */
 static inline int64_t drawn_held(int64_t x, tt_dtype dtype) {
     return dtype == TT_U8     ? (uint8_t)x
            : dtype == TT_I8   ? (int8_t)x

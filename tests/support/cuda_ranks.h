@@ -15,7 +15,7 @@ static inline bool cuda_choose_fake(void) {
     return build && !setenv("TT_BACKEND_PATH", path, 1) && !setenv("TT_CUDA_PATH", path, 1);
 }
 
-/* The same, or with TT_CUDA_REAL=1 the GPU that is there. */
+/* cuda_choose_fake(); with TT_CUDA_REAL=1 choose the machine's GPU. */
 static inline bool cuda_choose_any(void) { return getenv("TT_CUDA_REAL") || cuda_choose_fake(); }
 
 /* How many ranges of the host's memory this process has pinned. */
@@ -30,7 +30,7 @@ static inline size_t cuda_pinned_ranges(void) {
     return n;
 }
 
-/* The same without those that are kept for later copies. */
+/* cuda_pinned_ranges() without ranges that are kept for later copies. */
 static inline size_t cuda_pinned_left(void) {
     for (int64_t i = 0; i < tt_device_count(TT_DEVICE_CUDA); i++)
         CHECK_OK(tt_device_empty_cache(TT_CUDA(i)));

@@ -1,7 +1,7 @@
-/* A launcher for tests of recovery: it starts the workers of a job, reads the words in their flight recorders, and,
- * when ranks are lost, tells them the next round as net/job/job_socket.h says, in which they are replaced, or
- * missing; or in which others join. It serves the job's store itself. The workers run this same program:
- * elastic_job_begin(), first in main(), turns to `worker`. */
+/* A launcher for tests of recovery. It starts the workers of a job, and reads the words in their flight recorders. When
+ * ranks are lost or others join, it tells the workers the next round (net/job/job_socket.h), in which lost ranks are
+ * replaced or left out. It serves the job's store itself. The workers run this same program: elastic_job_begin(), first
+ * in main(), turns to `worker`. */
 #ifndef TESTS_SUPPORT_ELASTIC_JOB_H
 #define TESTS_SUPPORT_ELASTIC_JOB_H
 
@@ -31,19 +31,19 @@ typedef enum job_policy { JOB_REPLACES, JOB_SHRINKS, JOB_NEVER_ANSWERS } job_pol
 
 typedef struct job_worker {
     pid_t pid;
-    int rank, born;     /* in the present round, -1: in none; the round that it was started for */
+    int rank, born;     /* rank in the present round, -1: in none; `born`: the round it was started for */
     bool ended, killed; /* killed: by job_kill() */
     int status;         /* as waitpid() gives it */
     char *mapping;      /* NULL: it has shown no recorder */
     size_t mapped, at, size;
-    uint32_t lost, stopped_by; /* the last that it said */
+    uint32_t lost, stopped_by; /* the last values in its recorder */
 } job_worker;
 
 typedef struct job_caller {
     int fd;
     pid_t pid;
     bool awaits;
-    int wanted; /* the round that it was asked for */
+    int wanted; /* the last round that it was asked to want */
 } job_caller;
 
 typedef struct job {
@@ -54,7 +54,7 @@ typedef struct job {
     int grow;     /* how many more are to join */
     int drop;     /* the rank that the next round leaves out, though it lives, plus 1; 0: none */
     int failures; /* ranks that were lost */
-    int unknown;  /* endings that no rank was to have: an exit code that is neither 0 nor agreed */
+    int unknown;  /* unexpected endings: exit codes that are neither 0 nor agreed */
     int64_t began_ms;
     tt_store_server *server;
     tt_store *store;
@@ -211,7 +211,7 @@ static inline void job_note_ends(job *j) {
     }
 }
 
-/* Do all that live want the next round? *living: how many. */
+/* Do all living workers want the next round? *living: how many. */
 static inline bool job_all_want(job *j, int *living) {
     *living = 0;
     for (int i = 0; i < j->started; i++) {
@@ -237,14 +237,14 @@ static inline void job_tell(job *j, const job_worker *w, tt__job_kind kind, int 
         }
 }
 
-/* Ask all who have not been asked for the next round, also who listens only now. */
+/* Ask all workers to want the next round, except those that were asked before. */
 static inline void job_ask(job *j) {
     for (int i = 0; i < j->started; i++)
         if (!j->workers[i].ended && j->workers[i].rank >= 0)
             job_tell(j, &j->workers[i], TT__JOB_WANTED, j->round + 1, j->workers[i].rank);
 }
 
-/* Tell the next round, of the ranks that live and `more`, and start those that are new. */
+/* Tell the next round, with the living ranks and `more` others, and start the new ones. */
 static inline void job_next_round(job *j, int more) {
     int new_rank[JOB_RANKS], world = 0, old = j->world;
     bool held[JOB_RANKS] = {false};
@@ -273,7 +273,7 @@ static inline void job_next_round(job *j, int more) {
             job_start_worker(j, r);
 }
 
-/* Ask for a round in which `more` join: a `happen` calls it. */
+/* Ask for a round in which `more` ranks join. For `happen` functions. */
 static inline void job_want_more(job *j, int more) {
     j->grow = more;
     job_ask(j);

@@ -30,7 +30,7 @@ typedef struct etcd {
     int members;
     pid_t pids[ETCD_MEMBERS]; /* 0: not running */
     int ports[ETCD_MEMBERS], peers[ETCD_MEMBERS];
-    const char *more[8]; /* further words for each server's command line */
+    const char *more[8]; /* further words of each server's command line */
     const char *scheme;  /* of the clients' port: "http", "https" */
     char folder[64];     /* in memory: a test's transactions wait for no disk */
     char endpoints[128]; /* as tt_etcd_store() takes them */
@@ -41,7 +41,7 @@ static inline bool etcd_is_installed(void) {
     return system("command -v etcd >/dev/null 2>&1") == 0; /* NOLINT: the test's own command */
 }
 
-/* A free port. Another process may take it before etcd does: then all begins anew. */
+/* A free port. If another process takes it before etcd does, the whole start is repeated. */
 static inline int etcd_free_port(void) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
@@ -52,7 +52,7 @@ static inline int etcd_free_port(void) {
     return ntohs(address.sin_port);
 }
 
-/* Start member i, anew with what it knew. */
+/* Start member i; if it ran before, with the data that it had. */
 static inline void etcd_run(etcd *e, int i) {
     char words[11][256], log[128];
     const char *argv[ETCD_WORDS];

@@ -1,8 +1,9 @@
 /* A device for tests, "far": memory that plain pointers don't reach, and kernels for what the training of an MLP needs.
  *
- * Its memory is one memfd that is mapped twice. Where tensors point nothing may be read or written: a pointer that is
- * followed there ends the process. The device's kernels and copies use the second mapping. It computes in f32 (fill,
- * copy, matmul, sum, relu, cross entropy, SGD) and looks at i64 targets; it has no other kernel and no fallback. */
+ * Its memory is one memfd that is mapped twice. Tensors point into the first mapping, which can't be accessed:
+ * following such a pointer ends the process. The device's kernels and copies use the second mapping. It computes in f32
+ * (fill, copy, matmul, sum, relu, cross entropy, SGD) and looks at i64 targets; it has no other kernel and no
+ * fallback. */
 #ifndef TESTS_SUPPORT_FAR_DEVICE_H
 #define TESTS_SUPPORT_FAR_DEVICE_H
 
@@ -15,10 +16,10 @@ const tt_device *far_device(void);
 /* Blocks that are allocated now. */
 int far_device_live_blocks(void);
 
-/* The nth allocation from now on fails, once; 1: the next. 0: none. */
+/* Let the nth allocation from now on fail, once; 1: the next one; 0: none. */
 void far_device_fail_nth(int n);
 
-/* Where the device's kernels see what stands at `p`. */
+/* The address in the second mapping for `p`, an address in the first. */
 void *far_device_near(const void *p);
 
 /* By element type; far_kernels.c. */

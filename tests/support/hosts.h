@@ -20,7 +20,7 @@ static inline const char *hosts_name(enum hosts hosts) {
     return names[hosts];
 }
 
-/* TT_STORM_HOSTS=one, tcp, pairs or alone: play there only. */
+/* Does TT_STORM_HOSTS (one, tcp, pairs or alone) select these hosts? If it is unset, all are selected. */
 static inline bool hosts_wanted(enum hosts hosts) {
     static const char *const short_names[] = {"one", "tcp", "pairs", "alone"};
     const char *only = getenv("TT_STORM_HOSTS");

@@ -1,7 +1,7 @@
 /* Calls into the system that fail on purpose, in a program linked with tt_inject() (tests/support/CMakeLists.txt),
  * which puts inject.c between our own objects and the C library: `ld --wrap`, so that sanitizers keep working and
- * libraries are left alone. Nothing is injected until something is asked for. Counters are the process's; all threads
- * take part. */
+ * libraries are left alone. Nothing is injected until the test asks for it. Counters count the calls of all threads of
+ * the process. */
 #ifndef TESTS_SUPPORT_INJECT_H
 #define TESTS_SUPPORT_INJECT_H
 
@@ -18,7 +18,7 @@ enum {
 /* The nth call (0 = the next) of these classes from now on fails, with an errno that it may have; once. */
 void inject_arm(unsigned classes, long nth);
 
-/* No more. Returns the name of the function that failed, or NULL if it did not come so far. */
+/* End inject_arm(). Returns the name of the function that failed, or NULL if there were fewer calls. */
 const char *inject_disarm(void);
 
 /* From now on: stream sockets take and give at most one byte a call; a pipe likewise. Every byte is its own system

@@ -42,7 +42,8 @@ static inline holdings look_at_holdings(void) {
 
 static inline void *no_work(void *arg) { return arg; }
 
-/* With the first thread of a process the thread sanitizer starts one of its own, which stays. Before the first look. */
+/* With a process's first thread the thread sanitizer starts one of its own, which stays. Call this before the first
+ * look. */
 static inline void start_first_thread(void) {
     pthread_t thread;
     CHECK(!pthread_create(&thread, NULL, no_work, NULL) && !pthread_join(thread, NULL));
@@ -66,8 +67,8 @@ static inline bool holds_more(const holdings *now, const holdings *before) {
     return now->descriptors > before->descriptors || now->mappings > before->mappings || now->threads > before->threads;
 }
 
-/* Write into `text` what there is more of than `before`; "" if nothing. A thread that was waited for, and a descriptor
- * that it has open to read a file, may still be seen for a moment. */
+/* Write into `text` what the process holds more of than `before`; "" if nothing. Looks again for a while, as a thread
+ * that was joined, and descriptors that it had open, may still be seen for a moment. */
 static inline void compare_holdings(const holdings *before, char *text, size_t size) {
     holdings after = look_at_holdings();
     for (int64_t until = tt__deadline_ms(PATIENCE_MS / 6); holds_more(&after, before) && tt__left_ms(until);)

@@ -69,7 +69,7 @@ static inline size_t mutate_once(uint64_t *state, unsigned char *bytes, size_t s
     case 3: /* cut out */
         memmove(bytes + at, bytes + at + n, size - at - n);
         return size - n;
-    case 4: /* say twice */
+    case 4: /* repeat n bytes */
         n = n < MUTATE_MAX - size ? n : MUTATE_MAX - size;
         memmove(bytes + at + n, bytes + at, size - at);
         return size + n;
@@ -80,7 +80,8 @@ static inline size_t mutate_once(uint64_t *state, unsigned char *bytes, size_t s
     }
 }
 
-/* Draw an input without its first `skip` bytes, one time in four as it is. `bytes` has room for MUTATE_MAX. */
+/* Draw an input without its first `skip` bytes, and change it, except one time in four. `bytes` has room for
+ * MUTATE_MAX. */
 static inline size_t corpus_draw(const corpus *corpus, uint64_t *state, size_t skip, unsigned char *bytes) {
     size_t which = storm_below(state, (size_t)corpus->n), size = corpus->size[which];
     skip = skip < size ? skip : size;

@@ -17,7 +17,7 @@ static inline void nccl_begin(void) {
     setenv("TT_CUDA_PATH", folder, 1);
     setenv("TT_BACKEND_PATH", folder, 1);
     setenv("FAKE_CUDA_DEVICES", "8", 1);
-    /* What is there already can be changed beside threads that look at the environment. */
+    /* Variables that exist can later be changed while other threads read the environment. */
     for (size_t i = 0; i < sizeof changing / sizeof *changing; i++)
         setenv(changing[i], "", 1);
     unsetenv("CUDA_VISIBLE_DEVICES");

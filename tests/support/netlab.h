@@ -32,7 +32,7 @@ enum { NETLAB_HOSTS = 8 };
 typedef struct netlab {
     int hosts;
     int space[NETLAB_HOSTS]; /* descriptors of the hosts' name spaces */
-    int home, lab;           /* where the test was before, and its place in the lab */
+    int home, lab;           /* descriptors of the test's former name space, and of the lab's */
     int control;             /* a socket in the lab, for ioctl */
 } netlab;
 
@@ -44,7 +44,8 @@ static inline bool netlab_write(const char *path, const char *text) {
     return written;
 }
 
-/* A network name space of one's own; who may not have one gets it inside a user name space, as root there. */
+/* Move this process to a new network name space; without the right to one, inside a new user name space, as its
+ * root. */
 static inline bool netlab_unshare(void) {
     char uids[32], gids[32];
     snprintf(uids, sizeof uids, "0 %u 1", (unsigned)geteuid());
@@ -79,7 +80,7 @@ static inline bool netlab_make_bridge(void) {
                               "link set br0 up\n");
 }
 
-/* On return the caller is in the lab again. */
+/* Make host h. On return the caller is in the lab again. */
 static inline bool netlab_make_host(netlab *lab, int h) {
     if (unshare(CLONE_NEWNET))
         return false;

@@ -19,7 +19,7 @@ static inline int64_t leeway_ms(void) {
     return strict && *strict && *strict != '0' ? 0 : 20000;
 }
 
-/* On a busy machine the store may take longer to say who is missing than a rank waits for that. */
+/* On a busy machine a rank may stop waiting for the names of missing ranks before the store has told them. */
 static inline bool nobody_can_be_named(const char *text) {
     return leeway_ms() && strstr(text, "not all ") && strstr(text, " ranks joined within ");
 }

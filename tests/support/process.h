@@ -32,7 +32,7 @@ enum { PROCESS_TEXT = 256 * 1024 };
 typedef struct process {
     pid_t pid;
     int fds[2];                 /* read ends of stdout and stderr; -1 = end of file */
-    char text[2][PROCESS_TEXT]; /* what came, as strings */
+    char text[2][PROCESS_TEXT]; /* what the streams have brought, as strings */
     size_t length[2];
     int code; /* exit code, or 128 + signal, as a shell says it */
 } process;
@@ -83,7 +83,7 @@ static inline process *process_start(const char *const *argv, const char *const 
     return p;
 }
 
-/* One read of what is there, at most timeout_ms from now. */
+/* Read once what is there; waits for it at most timeout_ms. */
 static inline void process_read(process *p, int timeout_ms) {
     struct pollfd fds[2] = {{.fd = p->fds[0], .events = POLLIN}, {.fd = p->fds[1], .events = POLLIN}};
     poll(fds, 2, timeout_ms);

@@ -58,8 +58,8 @@ static inline void be_rank_by_environment(tt_store *store, int rank, int world, 
     CHECK(!(port ? unsetenv("TORCHELASTIC_USE_AGENT_STORE") : setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1)));
 }
 
-/* Is a world of this size tried? Under a sanitizer three are: alone, no power of two, and one. It sees nothing new in
- * the others, which take ten times the time there. */
+/* Is a world of this size tried? Under a sanitizer three sizes are: 1, 3 (no power of two) and 4. Others take ten times
+ * as long there, and show nothing new. */
 static inline bool world_is_tried(int world) {
     return !getenv("TT_SANITIZED") || world == 1 || world == 3 || world == 4;
 }
@@ -82,14 +82,15 @@ static inline void one_openmp_thread(void) {
         set_num_threads(1);
 }
 
-/* cmocka's handlers would have a rank that crashes go on as a second test program. A sanitizer's report. */
+/* Give crash signals their default effect, unless a sanitizer is to report them: after cmocka's handlers a rank that
+ * crashes would go on as a second test program. */
 static inline void crash_as_programs_do(void) {
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS};
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes && !getenv("TT_SANITIZED"); i++)
         signal(crashes[i], SIG_DFL);
 }
 
-/* What a shell runs in the background ignores SIGINT and SIGQUIT, and under nohup SIGHUP. */
+/* Heed SIGINT, SIGQUIT and SIGHUP, which programs ignore that a shell runs in the background or under nohup. */
 static inline void heed_signals(void) {
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
@@ -129,7 +130,7 @@ static inline void start_ranks(ranks *ranks, int world, rank_body body, void *ar
             close(ends[1]);
             run_rank(body, r, world, arg, ends[0]);
         }
-        setpgid(ranks->pid[r], ranks->pid[r]); /* before it can get a signal: an orphaned group ignores SIGTTIN */
+        setpgid(ranks->pid[r], ranks->pid[r]); /* before it can get a signal, as an orphaned group ignores SIGTTIN */
         close(ends[0]);
         ranks->to_child[r] = ends[1];
     }

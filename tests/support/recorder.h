@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tt__recorder *recorder; /* rank 3 of 8; with pages of its own */
+static tt__recorder *recorder; /* of rank 3 of 8; in pages of its own */
 
 static inline int recorder_setup(void **state) {
     size_t size = (sizeof *recorder + 4095) & ~(size_t)4095;

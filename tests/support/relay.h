@@ -2,7 +2,7 @@
  * pieces, or not at all.
  *
  * A rank is led through it by inject_relay(): its connect() reaches the relay and begins with a `relay_call`, the
- * address that was meant. What the relay does with a caller's connections is said at any time by relay_tell(). */
+ * address that was meant. relay_tell() says at any time what the relay does with a caller's connections. */
 #ifndef TESTS_SUPPORT_RELAY_H
 #define TESTS_SUPPORT_RELAY_H
 
@@ -29,7 +29,7 @@ typedef enum relay_how {
 } relay_how;
 
 typedef struct relay_order {
-    int32_t caller; /* whose connections; -1: all, also later ones */
+    int32_t caller; /* whose connections; -1: everybody's, also later ones */
     int32_t how;
     int64_t amount;
 } relay_order;
@@ -40,11 +40,10 @@ typedef struct relay {
     int control;
 } relay;
 
-/* Start one, as a child process that ends with this one. What goes wrong ends the test. Call it before threads
- * exist. */
+/* Start a relay, as a child process that ends with this one. A failure ends the test. Call it before threads exist. */
 void relay_start(relay *relay);
 
-/* From now on. Returns when it holds. */
+/* Set how the relay treats the caller's connections from now on. Returns when the relay does so. */
 void relay_tell(const relay *relay, int caller, relay_how how, int64_t amount);
 
 void relay_stop(relay *relay);

@@ -1,5 +1,5 @@
-/* Workers of the tests of distributed autograd: leaves of their own, and what they call of each other. A test defines
- * WORKERS before, a text before the names of the functions: several tests are one program. */
+/* Workers for tests of distributed autograd: their own leaves, and the functions that they call of each other. Each
+ * test defines WORKERS, a prefix of the functions' names, before it includes this, as several tests share a program. */
 #ifndef TESTS_SUPPORT_RPC_WORKERS_H
 #define TESTS_SUPPORT_RPC_WORKERS_H
 
@@ -135,7 +135,7 @@ static const tt_function bad =
 
 /* ---- a pass that worker 1 leads */
 
-/* The loss of a context that another worker has begun, and its pass, which this one leads. */
+/* Compute a loss in a context that another worker began, and lead the backward pass over it. */
 static tt_status lead_function(tt_rpc_call *call) {
     tt_rpc *rpc = tt_rpc_of_call(call);
     tt_tensor *y = call_node(rpc, (int)tt_rpc_arg_int(call, 0), OP_MIX, tt_rpc_arg_tensor(call, 1));

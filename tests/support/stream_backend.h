@@ -1,5 +1,5 @@
-/* A back end for tests, with a device of its own: memory at whose addresses nothing can be read, and streams that do
- * what they hold in order, beside the host. It is a shared object, $TT_BUILD/tests/support/libstream.so, loaded by
+/* A back end for tests, with a device of its own: memory whose addresses the host can't access, and streams that run
+ * their work in order, beside the host. It is a shared object, $TT_BUILD/tests/support/libstream.so, loaded by
  * tt_init_process_group() as any plug-in; tests find these functions in it by dlsym().
  *
  * It sums f32, f64 and i64 on the host and on the device, no more, by the back end "star" of examples/backend_plugin.
@@ -25,7 +25,7 @@ typedef struct stream_device {
     void (*to_device)(void *to, const void *host, size_t bytes);
     void (*to_host)(void *host, const void *from, size_t bytes);
 
-    /* A stream; put() has it call fn(arg) behind what it holds; empty: it has done all. */
+    /* Make a stream; let it call fn(arg) after its earlier work; has it done all its work? */
     lane *(*lane_new)(void);
     void (*put)(lane *on, void (*fn)(void *arg), void *arg);
     bool (*is_empty)(lane *of);

@@ -27,7 +27,7 @@ static inline tt_dataset *case_data(int64_t n, uint64_t seed) {
         return NULL;
     tt_tensor *x = tt_randn(TT_SHAPE(n, 6), g), *y = tt_argmax(tt_narrow(x, 1, 0, 3), 1);
     tt_generator_free(g);
-    return y ? tt_tensor_dataset(tt_keep(x), tt_keep(y)) : NULL; /* without y it would have no targets */
+    return y ? tt_tensor_dataset(tt_keep(x), tt_keep(y)) : NULL; /* not without y: that is a set without targets */
 }
 
 static inline tt_status case_make(trainer_case *c, int rank, int world, int64_t batch_size) {

@@ -28,7 +28,7 @@ typedef struct task_round {
 struct tt__replica_crew {
     _Atomic int refs;
     pid_t process; /* the one that has the threads */
-    int started;   /* of them */
+    int started;   /* how many threads were started */
     int room;
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t begun, done;

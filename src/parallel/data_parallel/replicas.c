@@ -56,7 +56,7 @@ typedef struct replica_run {
     replica_part *part;
     bool *cut;         /* (in_count): is the input cut, or goes to all as it is? */
     tt_tensor **lists; /* memory of all parts' in and out */
-    int64_t *begins;   /* and out_begin */
+    int64_t *begins;   /* memory of all parts' out_begin */
     /* Of a backward pass: */
     tt_node *node;
     tt_tensor **dy;   /* (out_count); NULL: none */
@@ -522,7 +522,7 @@ static tt_status record_run(replica_run *run, const tt_named_tensors *parameters
     return TT_OK;
 }
 
-/* A number that follows from all that the generator will draw. */
+/* A fingerprint of the generator's state, and so of all that it will draw. */
 static uint64_t generator_print(const tt_generator *g) {
     uint64_t print = TT__FNV + (uint64_t)g->next;
     for (int i = 0; i < TT__MT_WORDS; i++)

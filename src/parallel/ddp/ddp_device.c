@@ -9,9 +9,9 @@
  *
  * A place: if the group's back end takes the device's memory, the buckets themselves lie there. A bucket's call stands
  * behind the work on the device's stream so far, and runs beside the rest of the backward pass; the stream waits for
- * its result. The host waits for the device only in steps in which a parameter got no gradient here, to learn what the
- * other ranks say of it, and for the step before the last. Bytes from and to the host a step: one element for each
- * parameter. */
+ * its result. The host waits for the device in two cases: for the step before the last; and in steps in which a
+ * parameter got no gradient here, to learn what the other ranks say of that parameter. Bytes from and to the host a
+ * step: one element for each parameter. */
 #include "parallel/ddp/ddp_state.h"
 
 #include "autograd/leaf.h"
@@ -32,14 +32,14 @@ typedef struct twin {
     void *data, *bucket; /* on the device, and on the host */
     size_t bytes;        /* of gradients */
     void *mark;          /* of the current copy to the bucket, or the current sum; NULL: there is none */
-    bool sent, pinned;   /* it was copied once; its bucket was pinned then */
+    bool sent, pinned;   /* the twin was copied once; its bucket was pinned then */
     bool reached;        /* all ranks reach all ranks' twins of this bucket, at `of` */
     void *of[TT__DEVICE_PEERS];
     bool lent; /* other ranks may be writing to it */
 } twin;
 
 struct tt__ddp_twins {
-    struct tt__ddp_twins *old; /* of the buckets before; or NULL */
+    struct tt__ddp_twins *old; /* twins of earlier buckets; or NULL */
     const tt_device *device;
     size_t count;
     twin list[];
@@ -181,7 +181,7 @@ static tt_status make_twin(const tt_device *device, const tt__reducer_bucket *b,
     t->data = device->alloc(device, t->bytes ? t->bytes : 1);
     if (!t->data)
         return tt_last_status();
-    return device->from_host(device, t->data, t->bucket, t->bytes); /* zeros; those between gradients stay */
+    return device->from_host(device, t->data, t->bucket, t->bytes); /* copies zeros; those between gradients stay */
 }
 
 static void free_twin(const tt_device *device, twin *t) {
@@ -190,7 +190,7 @@ static void free_twin(const tt_device *device, twin *t) {
         tt_ignore(device->queue->sent(device, t->mark, true, &done));
     if (t->pinned)
         device->queue->unpin(device, t->bucket);
-    if (!t->lent) /* a rank of a failed step may still write to a lent one, so that leaks */
+    if (!t->lent) /* ranks of a failed step may still write to a lent twin, so it leaks */
         device->free(device, t->data);
 }
 
@@ -200,7 +200,7 @@ static void twins_free(tt__ddp_twins *twins) {
     tt__saved_error saved;
     tt__error_save_reason(&saved);
     twins_free(twins->old);
-    tt_ignore(tt_device_synchronize(twins->device)); /* copies from the buckets have ended then, or never will */
+    tt_ignore(tt_device_synchronize(twins->device)); /* after this no copy uses the twins */
     for (size_t b = 0; b < twins->count; b++)
         if (twins->list[b].data)
             free_twin(twins->device, &twins->list[b]);
@@ -274,7 +274,7 @@ void tt__ddp_detach_device(tt__ddp *d) {
     d->device.twins = NULL;
     tt__device_peers_free(d->device.peers);
     d->device.peers = NULL;
-    if (d->reducer && d->reducer->place) /* copies to and from its memory have ended then, or never will */
+    if (d->reducer && d->reducer->place) /* after this no copy uses its memory */
         tt_ignore(tt_device_synchronize(d->device.place_device));
 }
 

@@ -2,9 +2,9 @@
  *
  * Every leaf's gradient lies in a bucket of the reducer. The leaf's hook, called when the gradient is final, marks it
  * ready, which starts and advances reductions; the end of the pass waits for the rest. Parameters that the pass won't
- * reach are marked unused with its first gradient, so that no bucket waits for them; if operators run passes of their
- * own (tt_recompute(), tt_apply()), at its end. Parameters that are averaged last (.delay_all_reduce) are marked at the
- * end, too. */
+ * reach are marked unused with its first gradient, so that no bucket waits for them. If operators run passes of their
+ * own (tt_recompute(), tt_apply()), these marks come at the end. Parameters that are averaged last (.delay_all_reduce)
+ * are marked at the end, too. */
 #include "autograd/backward.h"
 #include "autograd/leaf.h"
 #include "base/error.h"
@@ -82,7 +82,7 @@ static tt_status end_presence_step(tt__ddp *d) {
 
 /* ---- the end of a step: statistics, and new buckets ---- */
 
-/* Times are shown as means over so many steps, as single ones vary. */
+/* Times are shown as means over this many steps, as single steps vary. */
 enum { SMOOTHED_STEPS = 16 };
 
 static int64_t count_unused(const tt__ddp *d) {
@@ -238,7 +238,7 @@ static tt_status on_pass_end(void *user, tt_status pass) {
         tt__reducer_abandon(d->reducer, status);
         return status;
     }
-    if (waits) /* for the second part of the pass (tt_backward_deferred()) */
+    if (waits) /* the second part of the pass may reach more (tt_backward_deferred()) */
         return TT_OK;
     status = finish_step(d);
     d->told = status != TT_OK; /* a failure here comes after the last bucket, or all ranks know of it */

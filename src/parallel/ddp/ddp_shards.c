@@ -22,7 +22,7 @@ struct tt__ddp_shards {
     int now;              /* the current or next shard, from 0 */
     bool open;            /* the forward of `now` has begun */
     tt__shard_sums *sums; /* NULL: the reducer itself sums */
-    int64_t buffers;      /* how many are kept in the next two */
+    int64_t buffers;      /* how many are kept in `before` and `of_first` */
     tt_tensor **before;   /* (buffers) as the step began */
     tt_tensor **of_first; /* (buffers) as the first shard left them */
 };

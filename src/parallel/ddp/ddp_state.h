@@ -23,15 +23,15 @@ typedef struct tt__ddp_twins tt__ddp_twins;
 
 /* An optimizer, or another object that works with a wrapper's gradients. */
 typedef struct tt__ddp_watcher {
-    void (*stepped)(void *user);  /* a pass has averaged them */
-    void (*detached)(void *user); /* they are about to go: the wrapper is freed or leaves its group. Called once */
-    bool takes_all;               /* it takes averages out of the buckets: parameters get none */
+    void (*stepped)(void *user);  /* a pass has averaged the gradients */
+    void (*detached)(void *user); /* gradients are about to go: the wrapper is freed or leaves its group. Called once */
+    bool takes_all;               /* the watcher takes averages out of the buckets: parameters get none */
 } tt__ddp_watcher;
 
 /* An optimizer that steps inside the backward pass: ddp_step.c. */
 typedef struct tt__ddp_stepper {
     bool zero_grad;
-    tt_status (*pass_ended)(const tt__ddp *d); /* all is averaged: step what lies in no bucket */
+    tt_status (*pass_ended)(const tt__ddp *d); /* all is averaged: step parameters that lie in no bucket */
     void (*end)(tt__ddp *d);                   /* leave the optimizer to the program again, and free the stepper */
 } tt__ddp_stepper;
 
@@ -72,7 +72,7 @@ typedef struct tt__ddp_hook {
 typedef struct tt__ddp_device {
     tt__ddp_twins *twins;           /* of the buckets; NULL: gradients lie in the buckets */
     struct tt__device_peers *peers; /* ranks that add up each other's twins; NULL: buckets are averaged on the host */
-    tt__reducer_place place;        /* of the buckets, if the group's back end takes the device's memory: */
+    tt__reducer_place place;        /* of the buckets, if the group's back end takes the device's memory */
     const tt_device *place_device;
 } tt__ddp_device;
 
@@ -181,7 +181,7 @@ tt_status tt__ddp_check_stepper(const char *who, const tt__ddp_presence *presenc
 /* Refuse virtual ranks that this group can't have. */
 tt_status tt__ddp_check_shards(const tt__ddp *d, const tt_group *group);
 
-/* Give a new reducer its shards; let go of them. Nothing without virtual ranks. */
+/* Give a new reducer its shards; let go of them. Both do nothing without virtual ranks. */
 tt_status tt__ddp_attach_shards(tt__ddp *d);
 void tt__ddp_detach_shards(tt__ddp *d);
 
@@ -222,7 +222,7 @@ tt_status tt__ddp_average_rows(tt__ddp *d);
 
 /* ---- ddp_device.c ---- */
 
-/* Refuse parameters on several devices, and where the group's back end takes neither the device's memory nor the
+/* Refuse parameters on several devices, and a back end of the group that takes neither the device's memory nor the
  * host's. */
 tt_status tt__ddp_check_devices(const tt__ddp *d, const tt_group *group, const tt_named_tensors *parameters);
 

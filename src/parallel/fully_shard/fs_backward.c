@@ -1,7 +1,8 @@
-/* The backward pass of a sharded module. Each unit's result goes through an operator that changes nothing: when the
- * pass comes to it, the unit's parameters are gathered, those of the unit before it are begun, and its place for whole
- * gradients is freed. When all of its gradients are there, or the next unit's turn has come, they are averaged to their
- * owners' slices. The rest is averaged when the pass ends, in an order that is the same on all ranks. */
+/* The backward pass of a sharded module. Each unit's result goes through an operator that changes nothing. When the
+ * pass comes to this operator, it gathers the unit's parameters, begins to gather those of the unit before it, and
+ * frees the unit's place for whole gradients. When all of the unit's gradients are there, or the next unit's turn has
+ * come, they are averaged to their owners' slices. The rest is averaged when the pass ends, in an order that is the
+ * same on all ranks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,8 +62,8 @@ static tt_status average_leaving(tt__fs *fs) {
     return TT_OK;
 }
 
-/* Begin to average the unit's gradients. On a device they are still being computed, so their calls begin when the next
- * unit's gradients are sent, or when they are waited for, in the same order on all ranks. */
+/* Begin to average the unit's gradients. On a device these are still being computed, so their calls begin when the next
+ * unit's gradients are sent, or when the averages are waited for, in the same order on all ranks. */
 static tt_status begin_averaging(tt__fs_unit *u) {
     tt__fs *fs = u->owner;
     tt__carried *whole = tt__fs_grads_of(u);
@@ -158,7 +159,7 @@ static tt_status end_rest(tt__fs *fs) {
     return TT_OK;
 }
 
-/* The same with a back end that takes nothing of the host. */
+/* Tell all ranks which parameters were used, by a back end that takes no memory of the host. */
 static tt_status gather_marks(const tt__fs *fs) {
     unsigned char *all = calloc((size_t)fs->world, fs->count);
     if (!all)
@@ -249,7 +250,7 @@ static tt_status enter_unit(tt__fs_unit *u) {
     return tt__fs_begin_next(u, -1);
 }
 
-/* A pass may fail before it comes to a unit, and then calls none of these operators, but other ranks wait for it. */
+/* A pass that fails before it comes to a unit calls none of its operators, but other ranks wait for this rank. */
 void tt__fs_pass_failed(void *user, const tt__reach *reach) {
     tt__fs *fs = user;
     bool reaches = !reach;

@@ -22,7 +22,7 @@ static bool has_parameters(tt_module *module) {
     return list && list->count > 0;
 }
 
-/* Add a unit; `name` NULL: of the rest. */
+/* Add a unit; `name` NULL: the unit of the rest. */
 static tt_status add_unit(tt__fs *fs, const char *name, tt_module *module) {
     tt__fs_unit *units = reallocarray(fs->units, fs->unit_count + 1, sizeof *units);
     if (!units)

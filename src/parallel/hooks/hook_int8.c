@@ -52,7 +52,7 @@ static int8_slice slice_at(const int8_hook *h, const tt_bucket *b, void *buffer,
     return (int8_slice){(float *)(void *)at, (int8_t *)at + (size_t)slice_blocks(h, b) * sizeof(float)};
 }
 
-/* Elements of block `i` of a slice which begins at element `first` of a bucket that has `count`. */
+/* The elements of block `i` of a slice, which begins at element `first` of a bucket of `count` elements. */
 static size_t block_elements(const int8_hook *h, int64_t first, int64_t i, int64_t count) {
     int64_t left = count - first - i * h->block;
     return (size_t)(left < 0 ? 0 : left < h->block ? left : h->block);

@@ -67,8 +67,8 @@ static bool is_like(const power_matrix *a, const power_matrix *b) {
     return a->rows == b->rows && a->columns == b->columns;
 }
 
-/* The compressed gradients of a bucket, as indices into its list, in the order in which their Qs are drawn: those of
- * one shape together, behind the first of them, as PyTorch has them. Returns how many. */
+/* The compressed gradients of a bucket, as indices into its list, in the order in which their Qs are drawn. As in
+ * PyTorch, those of one shape follow the first of them. Returns how many. */
 static int64_t list_compressed(const power_hook *h, const tt_bucket *b) {
     int64_t n = 0;
     for (int64_t first = 0; first < b->gradient_count; first++) {
@@ -110,7 +110,7 @@ static bool all_are_warm(const power_hook *h, const tt_bucket *b, int64_t count)
 
 /* ---- products ---- */
 
-/* out (r,n) := q (r,m) M' with M (n,m), or with `by_rows` q (r,n) M: out (r,m). */
+/* M (n,m): out (r,n) := q (r,m) M'; with `by_rows` out (r,m) := q (r,n) M. */
 static tt_status multiply(float *out, const float *q, const float *at, const power_matrix *m, bool by_rows) {
     TT_AUTO_SCOPE;
     int64_t in_size = by_rows ? m->rows : m->columns, out_size = by_rows ? m->columns : m->rows;

@@ -77,7 +77,7 @@ void tt__orthonormal_rows(float *a, int64_t rank, int64_t n, double epsilon) {
             continue;
         }
         divide_row(v, n, length + epsilon);
-        for (int64_t k = j + 1; k < rank; k++) { /* as PyTorch: of what is left, although v is no unit vector */
+        for (int64_t k = j + 1; k < rank; k++) { /* as in PyTorch, although v is no unit vector */
             double along = dot_rows(v, a + k * n, n);
             for (int64_t i = 0; i < n; i++)
                 a[k * n + i] = (float)((double)a[k * n + i] - along * (double)v[i]);

@@ -77,15 +77,14 @@ typedef struct tt__averager_class {
     const char *name;  /* of the public constructor: "tt_diloco" */
     const char *doing; /* the operation, for errors of its collectives */
     size_t size;       /* of its struct */
-    /* State of a parameter's shape, of f64 for one of f64 and else of f32, e.g. {"momentum_buffer"}. */
+    /* Tensors of state for each parameter, of its shape, e.g. {"momentum_buffer"}: f64 for one of f64, else f32. */
     int slots;
     const char *const *slot_names;
     /* Does the next step average? a->steps counts those before it. */
     bool (*due)(const tt_model_averager *a);
     /* Average over the ranks whose turn it is; `all`: over all ranks. NULL: tt__average_plainly() over a->group. */
     tt_status (*average)(tt_model_averager *a, bool all);
-    void (*tell)(const tt_model_averager *a); /* let all that may wait for this rank know of the last error; NULL: those
-                                               * of a->group */
+    void (*tell)(const tt_model_averager *a); /* tell the last error to all ranks that may wait; NULL: to a->group */
     void (*end)(tt_model_averager *a);        /* release what the kind added; NULL: nothing */
 } tt__averager_class;
 

@@ -191,7 +191,7 @@ static tt_status begin_anchor(const diloco *d) {
     return TT_OK;
 }
 
-/* The same with a back end that takes nothing of the host. */
+/* begin_anchor() by a back end that takes no memory of the host. */
 static tt_status begin_anchor_far(const tt_model_averager *a) {
     for (size_t i = 0; i < a->flat.count; i++) {
         const tt__flat_entry *e = &a->flat.entries[i];

@@ -97,7 +97,7 @@ static tt_status stage_recv(const stage_link *link, void *data, int64_t count, t
     return tt_recv_with(&args, offsetof(tt_recv_args, tt_end));
 }
 
-/* Wait for the work, which an error ends, too, and free it. NULL is TT_OK. */
+/* Wait for the work, and free it, also after an error. *work NULL: TT_OK. */
 static tt_status stage_finish(tt_work **work) {
     tt_status status = *work ? tt_work_wait(*work) : TT_OK;
     tt_work_free(*work);
@@ -143,7 +143,7 @@ typedef struct parcel {
     stage_link link;
     activation_heading heading;
     tt_tensor *x;        /* while it is sent: contiguous, on the host */
-    tt_shape shape;      /* of it */
+    tt_shape shape;      /* of x */
     tt_tensor *gradient; /* memory that waits for it; or NULL */
     tt_work *work;       /* receives the gradient */
 } parcel;
@@ -193,7 +193,7 @@ static tt_status begin_elements(parcel *p, int tag, tt_work **work) {
     return keep_for(p, *work, on_elements_done);
 }
 
-/* Begin to receive the gradient, without a deadline: that of the notice counts. */
+/* Begin to receive the gradient. It has no deadline of its own, as the notice has one. */
 static tt_status await_gradient(parcel *p) {
     tt_tensor *room = tt__tensor_new(send_who, p->shape, (tt_dtype)p->heading.dtype);
     if (!room)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Errors of calls that are part of this name it instead of a file. */
+/* What errors of calls inside tt_pipeline_new() name instead of a file. */
 static const char maker[] = "tt_pipeline_new";
 
 const char *tt_pipeline_schedule_name(tt_pipeline_schedule schedule) { return tt__schedule_name(schedule); }
@@ -220,7 +220,7 @@ static tt_status settle_making(tt_pipeline *pipe, tt_status status) {
     return status ? status : settled;
 }
 
-/* The same for the replicas of a pipeline, each of which has settled. */
+/* Turn this pipeline's status, once it has settled, into one of all its replicas. */
 static tt_status settle_with_replicas(const tt_pipeline *pipe, tt_status status) {
     static const char failed[] = "a pipeline that failed: ";
     char text[sizeof failed + TT__ERROR_TEXT_SIZE] = "a pipeline";

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Errors of calls that are part of a step name this instead of a file. */
+/* What errors of calls inside a step name instead of a file. */
 static const char call_site[] = "a pipeline's step";
 
 /* FIRST_TAG: far from a program's own tags, and below the largest tag of MPI libraries. */
@@ -37,7 +37,7 @@ typedef struct channel_header {
     char failure[sizeof((tt__channels *)0)->failure];
 } channel_header;
 
-/* One end of a channel: the sending rank's and the receiving rank's chunks, and the stage it leaves. */
+/* Both ends of a channel: the stages, their chunks and their ranks. */
 typedef struct channel_ends {
     int64_t from_stage, to_stage, from_chunk, to_chunk;
     int from_rank, to_rank, tag;

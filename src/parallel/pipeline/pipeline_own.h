@@ -91,7 +91,7 @@ struct tt_pipeline {
 
 /* Compare options with the pipeline's replicas, in the data group, which must not be NULL. `status`: the result of the
  * comparison within this pipeline, its last error. Collective over both groups. Also TT_OK if the counterparts haven't
- * come and other ranks of this pipeline know of a failure, which these return. */
+ * come and other ranks of this pipeline know of a failure: those ranks return it. */
 tt_status tt__pipeline_agree_with_replicas(const tt_pipeline_new_args *args, const char *const *texts, size_t count,
                                            tt_status status);
 
@@ -109,8 +109,8 @@ typedef struct tt__split_sizes {
     int64_t parts, stages, ranks, micros;
 } tt__split_sizes;
 
-/* The same for ranks that may have several stages: minimise the time of a step, by the busiest rank, and by the slowest
- * stage, for which others wait. */
+/* The same for ranks that may have several stages. Minimises the time of a step, estimated from the busiest rank and
+ * the slowest stage, for which others wait. */
 tt_status tt__split_by_schedule(const double *costs, const tt__split_sizes *sizes, int64_t *first_part);
 
 /* ---- pipeline_stages.c ---- */
@@ -183,7 +183,7 @@ tt_status tt__channels_settle(tt__channels *c, const char *where);
  * error. */
 void tt__channels_mark_failed(tt__channels *c);
 
-/* The same, and tell the neighbours. */
+/* tt__channels_mark_failed(), and tell the neighbours. */
 void tt__channels_fail(tt__channels *c);
 
 #endif

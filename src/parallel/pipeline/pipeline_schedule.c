@@ -23,8 +23,8 @@ static tt__act turn_at(const tt__schedule *sizes, int64_t k, bool backward) {
 }
 
 /* 1F1B with several stages a rank (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters
- * Using Megatron-LM", 2021). A rank takes its chunks in turns of R micro-batches. Idle: (R - 1) (F + B) / chunks, for
- * chunks times the transfers. The number of micro-batches is a multiple of R. */
+ * Using Megatron-LM", 2021). A rank takes its chunks in turns of R micro-batches. Idle: (R - 1) (F + B) / chunks, at
+ * the price of `chunks` times as many transfers. The number of micro-batches is a multiple of R. */
 static int64_t list_interleaved(tt__act *acts, const tt__schedule *sizes, int64_t rank) {
     int64_t total = sizes->micros * sizes->chunks, n = 0, forward = 0, backward = 0;
     int64_t ahead = (sizes->ranks - 1 - rank) * 2 + (sizes->chunks - 1) * sizes->ranks;

@@ -41,7 +41,7 @@ typedef struct tt__dist_receipt {
 
 /* The gradients of a context. */
 typedef struct tt__dist_grads {
-    tt__pointer_map at;          /* leaf -> its index in the next two */
+    tt__pointer_map at;          /* leaf -> its index in `leaves` and `grads` */
     tt_tensor **leaves, **grads; /* (count) references */
     int64_t count, room;
 } tt__dist_grads;

@@ -238,7 +238,7 @@ static tt_tensor *max_of_all(tt_tensor *x, tt_group *group) {
     return tt_view(tt_narrow(all, 0, 0, (int64_t)B), TT_SHAPE((int64_t)B, 1));
 }
 
-/* The numbers of classes are compared first: a rank with fewer would refuse, alone, targets that are others'. */
+/* Compares the ranks' numbers of classes first: a rank with fewer classes would otherwise refuse some targets alone. */
 static bool compute_loss(tt_tensor *x, const class_list *list, tt_group *group, own_classes *own, loss_parts *parts) {
     int64_t B = tt_tensor_size(x, 0);
     tt_tensor *max = max_of_all(x, group);

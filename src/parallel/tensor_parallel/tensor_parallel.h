@@ -15,7 +15,7 @@ typedef struct tt__sharding {
     int bias_dim;          /* the same of "bias"; -1: it is whole on every rank */
     tt_tensor *weight;     /* borrowed from the module */
     tt_tensor *bias;       /* or NULL */
-    bool whole_on_outside; /* it gathers its columns after, or scatters them before */
+    bool whole_on_outside; /* the layer gathers columns after its product, or scatters them before */
 } tt__sharding;
 
 /* .destroy of the classes of such layers, which identifies them. */

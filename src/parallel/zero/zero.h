@@ -32,7 +32,7 @@ typedef struct tt__zero_param {
     int64_t offset; /* in the bucket */
     int64_t numel;
     int64_t from, n; /* the elements of the parameter that are in the slice */
-    bool moved;      /* it lies in the bucket */
+    bool moved;      /* the parameter lies in the bucket */
 } tt__zero_param;
 
 typedef struct tt__zero {

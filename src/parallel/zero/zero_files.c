@@ -245,7 +245,7 @@ static tt_status take_slice(sharded_load *load, const char *path, const char *na
     tt_tensor *to = load->entries.tensors[place];
     if (tt_tensor_dtype(to) != tt_tensor_dtype(x))
         return broken(path, "has another element type than the others");
-    if (row[2] && row[1] != load->end[place]) /* ranks' slices lie in their order */
+    if (row[2] && row[1] != load->end[place]) /* slices follow each other in the order of ranks */
         return broken(path, "has other elements than those that come after the files' before it");
     const int64_t from = row[1] > p->from ? row[1] : p->from, until = end < p->from + p->n ? end : p->from + p->n;
     const size_t size = tt_dtype_size(tt_tensor_dtype(x));

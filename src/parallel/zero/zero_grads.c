@@ -66,7 +66,7 @@ static void give_pages_back(const tt_bucket *bucket, int64_t count) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)bucket->data,
                     end = begin + (uintptr_t)count * tt_dtype_size(bucket->dtype),
                     first = (begin + page - 1) & ~(page - 1), last = end & ~(page - 1);
-    if (last > first && madvise((void *)first, last - first, MADV_REMOVE)) /* shared memory; else private */
+    if (last > first && madvise((void *)first, last - first, MADV_REMOVE)) /* for shared memory; next, for private */
         madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
@@ -134,7 +134,7 @@ tt_status tt__zero_watch(tt__zero *z, tt_module *ddp) {
     if (z->stage > 1) {
         TT__TRY(tt_ddp_register_comm_hook(ddp, &zero_hook, z));
         z->hooked = true;
-        /* a device's are pinned, and can't be given back */
+        /* a device's buckets are pinned, and can't be given back */
         z->gives_back = tt__device_is_host(z->device) && is_worth_giving_back(z);
     }
     z->ddp->watcher = z->stage > 1 ? &zero_2_watcher : &zero_watcher;

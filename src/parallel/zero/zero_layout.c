@@ -218,7 +218,7 @@ static bool release_params(tt__zero *z) {
     for (size_t i = 0; i < z->count; i++) {
         tt__zero_param *p = &z->params[i];
         moved = move_back(z, p) && moved;
-        if (p->moved) /* another one may be another optimizer's */
+        if (p->moved) /* another optimizer may own one that was not moved */
             tt__leaf_set_part(p->whole, NULL);
         if (z->stage > 2) /* the module owns the slices */
             tt__tensor_unref(p->slice);
@@ -242,7 +242,7 @@ void tt__zero_release(tt__zero *z) {
             tt__carried_free(&z->buckets[i].values, z->group, "tt_optimizer_free");
         else
             tt_ignore(tt__carried_settle(&z->buckets[i].values));
-    if (z->group && moved) /* else parameters still lie in it, and the memory is kept */
+    if (z->group && moved) /* else parameters still lie in the group's memory */
         tt__group_let_go(z->group);
     free(z->params);
     free(z->buckets);

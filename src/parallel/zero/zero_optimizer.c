@@ -134,7 +134,7 @@ static tt_status check_zero_args(const tt_zero_optimizer_args *a, const tt__ddp 
     return TT_OK;
 }
 
-/* The same for a module of tt_fully_shard(). */
+/* check_zero_args() for a module of tt_fully_shard(). */
 static tt_status check_sharded_args(const tt_zero_optimizer_args *a, const tt__fs *fs) {
     if (fs->watcher)
         return tt__fail(TT_ERR_STATE, "%s: the wrapper has such an optimizer already; free that first", who);
