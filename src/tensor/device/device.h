@@ -20,8 +20,8 @@ typedef struct tt__device_queue {
     tt_status (*pin)(const tt_device *device, void *host, size_t bytes);
     void (*unpin)(const tt_device *device, void *host);
 
-    /* Begin to copy `from`, as the work so far leaves it, to the host, beside later work. sent() takes the *mark that
-     * this gives, until it says done or fails; `wait`: it waits. When either has failed, no copy is under way. */
+    /* Begin to copy `from` to the host, after the work so far and beside later work. Pass *mark to sent() until this
+     * says done or fails; with `wait` sent() waits. After a failure of either no copy is under way. */
     tt_status (*send)(const tt_device *device, void *host, const void *from, size_t bytes, void **mark);
     tt_status (*sent)(const tt_device *device, void *mark, bool wait, bool *done);
 
@@ -58,7 +58,7 @@ typedef struct tt__device_graphs {
 enum { TT__DEVICE_PEERS = 8 };
 
 /* Memory of the device, a range of addresses of which pieces are backed, as other processes of the host map it. No two
- * pieces of a process have one serial. */
+ * pieces of a process have the same serial. */
 typedef struct tt__device_piece {
     uint64_t serial;
     uint64_t range, offset, bytes; /* bytes of the whole range; where in it the piece begins */
@@ -112,8 +112,8 @@ struct tt_device {
     const struct tt__device_graphs *graphs; /* NULL: it has none */
     const tt__device_sharing *sharing;      /* NULL: no other process reaches its memory */
 
-    /* NULL: those of the host. The others are called through device_memory.c, and NULL where a device keeps no such
-     * numbers. */
+    /* properties NULL: those of the host. The functions are called through device_memory.c; NULL: the device keeps no
+     * such numbers. */
     const tt_device_properties *properties;
     tt_status (*memory)(const tt_device *device, tt_device_memory *memory);
     void (*reset_peak)(const tt_device *device);

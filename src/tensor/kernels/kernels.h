@@ -1,6 +1,6 @@
 /* The kernels of devices: on tensors with strides, without history.
  *
- * A device has one table of these for each element type; an entry may be NULL: then it falls to the device's fallback.
+ * A device has one table of these for each element type; an entry may be NULL: then the device's fallback serves.
  * Callers have checked the tensors: all of a call lie on the device, shapes are as said here, the first tensor is
  * written and overlaps no other unless it is the same one. The dtype of the first tensor selects the table; all have
  * that dtype unless said otherwise. Kernels record errors and return them (TT_ERR_MEMORY, TT_ERR_SYSTEM). B batch, V

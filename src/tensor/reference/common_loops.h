@@ -85,7 +85,7 @@ static void divide_dimensions(const tt_tensor *y, const tt_tensor *x, tt_tensor 
     }
 }
 
-/* Is some element's being 0 the same as `zero`? */
+/* Is some element 0 (`zero`), or not 0 (otherwise)? */
 static bool has_element(const tt_tensor *x, bool zero) {
     for (tt__iter it = TT__ITER_OVER(x); it.more; tt__iter_next(&it))
         for (int64_t i = 0; i < it.n; i++)

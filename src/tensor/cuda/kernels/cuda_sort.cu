@@ -1,4 +1,4 @@
-/* Sorting rows, stable, NaN as the largest: numbers of elements are moved, elements stay. Tiles are sorted first, then
+/* Sorting rows, stable, NaN as the largest: indices of elements are moved, elements stay. Tiles are sorted first, then
  * merged in pairs: each element finds its place by counting those of the other run that go before it. */
 #include "tensor/cuda/kernels/cuda_code.cuh"
 #include "tensor/cuda/cuda_kernels.h"
