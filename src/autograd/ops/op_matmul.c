@@ -4,9 +4,10 @@
 
 #include <inttypes.h>
 
-/* ---- matmul, bmm: a (...,M,K)  b (...,K,N)  ->  y (...,M,N) = a b.    da = g b^T     db = a^T g, summed over what was
- * repeated The dimensions before the last two, the batch, broadcast. One dimension (K) is a row of a, a column of b,
- * and then y has no M, no N. */
+/* ---- matmul, bmm: a (...,M,K)  b (...,K,N)  ->  y (...,M,N) = a b
+ *   da = g b^T     db = a^T g, summed over what was repeated
+ * The dimensions before the last two, the batch, broadcast. An a of one dimension (K) is a row, and then y has no M;
+ * such a b is a column, and y has no N. */
 
 /* View an operand of one dimension as a matrix. */
 static tt_tensor as_matrix(const tt_tensor *x, bool is_row) {
@@ -125,7 +126,7 @@ static tt_status matmul_backward(tt_node *node) {
     tt_tensor shape_a = tt__tensor_seen(g, node->edge[0].shape, zero);
     tt_tensor shape_b = tt__tensor_seen(g, node->edge[1].shape, zero);
     product p;
-    if (!read_product(&p, a ? a : &shape_a, b ? b : &shape_b)) /* what forward has done */
+    if (!read_product(&p, a ? a : &shape_a, b ? b : &shape_b)) /* as in forward */
         return tt__fail(TT_ERR_STATE, "%s: the operands have other shapes than before", node->op->name);
     tt_tensor gradient = result_matrices(&p, g), at = flipped(&p.a), bt = flipped(&p.b);
     if (wants_b)
