@@ -1,3 +1,4 @@
+/* Linear: a product with a weight, and a bias. */
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"

@@ -1,4 +1,4 @@
-/* B batch, T queries, S keys, E = embed_dim, H heads of D = E / H numbers. */
+/* MultiheadAttention. B batch, T queries, S keys, E = embed_dim, H heads of D = E / H numbers. */
 
 #include "base/args.h"
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* The loops of clip.h, compiled once for each instruction set: base/machine/cpu.h. */
 #include "optim/clipping/clip.h"
 
 #include <string.h>

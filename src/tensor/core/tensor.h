@@ -104,8 +104,8 @@ tt_tensor *tt__tensor_take(const char *who, void *data, void (*release)(void *da
  * to the device may still read it when the tensor is freed. */
 tt_tensor *tt__tensor_new_pinned(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype);
 
-/* Make the same on a device; with `stride` (shape.ndim of them, dense: tt__shape_dense_strides()) in that order of
- * memory. */
+/* Make the same on a device. `stride` (shape.ndim of them, dense: tt__shape_dense_strides()): the order of memory;
+ * NULL: contiguous. */
 tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype,
                              const int64_t *stride);
 

@@ -80,7 +80,7 @@ typedef struct tt__device_sharing {
     tt_status (*piece)(const tt_device *device, const void *memory, tt__device_piece *piece);
     tt_status (*give)(const tt_device *device, const void *memory, int *fd);
 
-    /* Reserve addresses for another process's range / map a piece of it there, in the place of what is there. `fd`
+    /* Reserve addresses for another process's range / map a piece of it there, replacing what is mapped there. `fd`
      * stays the caller's. */
     tt_status (*range_new)(const tt_device *device, uint64_t bytes, void **range);
     tt_status (*range_take)(const tt_device *device, void *range, const tt__device_piece *piece, int fd);
@@ -88,7 +88,8 @@ typedef struct tt__device_sharing {
     void (*range_free)(const tt_device *device, void *range); /* no work uses it any more */
 
     /* Begin to write the sums, in the one order of docs/collectives.md, to each of sum->of, beside the device's later
-     * work. It waits for no earlier work: the host has. *mark: as tt__device_queue.send() gives it. */
+     * work. sum() doesn't wait for earlier work, because the host has waited. *mark: as tt__device_queue.send() gives
+     * it. */
     tt_status (*sum)(const tt_device *device, const tt__device_sum *sum, void **mark);
 } tt__device_sharing;
 

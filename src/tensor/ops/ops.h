@@ -81,7 +81,7 @@ tt_status tt__unary_out(const char *who, tt_tensor *y, const tt_tensor *x, const
 tt_status tt__unary_backward_out(const char *who, tt_tensor *dx, const tt_tensor *v, const tt_tensor *g,
                                  const tt__unary *call);
 
-/* x and z are spread to the shape of y, or of g, which d has, too. */
+/* x and z are spread to the shape of y / of g and d. */
 tt_status tt__binary_op_out(const char *who, tt_tensor *y, const tt_tensor *x, const tt_tensor *z,
                             const tt__binary *call);
 tt_status tt__binary_backward_out(const char *who, tt_tensor *d, const tt_tensor *x, const tt_tensor *z,
@@ -104,7 +104,7 @@ tt_status tt__masked_fill_out(const char *who, tt_tensor *y, const tt_tensor *x,
 /* Is `mask`, called `name`, alive, bool, and on x's device? */
 bool tt__check_mask(const char *who, const char *name, const tt_tensor *mask, const tt_tensor *x);
 
-/* Are a and b alive, of one dtype, whatever it is, and on one device? Else false, and an error. */
+/* Are a and b alive, of the same dtype and on the same device? Else false, and an error. */
 bool tt__check_alike(const char *who, const tt_tensor *a, const tt_tensor *b);
 
 /* Can the element type hold the value, exactly where it is an integer? */
@@ -117,9 +117,9 @@ tt_status tt__sum_to_out(const char *who, tt_tensor *y, const tt_tensor *x, doub
 
 /* Which dimensions of a tensor are reduced, and what becomes of them. */
 typedef struct tt__reduction {
-    unsigned dims; /* bit d: dimension d is */
-    bool keepdim;  /* they stay, with size 1 */
-    int64_t count; /* elements that become one */
+    unsigned dims; /* bit d: dimension d is reduced */
+    bool keepdim;  /* reduced dimensions stay, with size 1 */
+    int64_t count; /* how many elements become one */
 } tt__reduction;
 
 /* Read which dimensions are reduced; none given: all. TT_ERR_SHAPE: x lacks one, or one is given twice; TT_ERR_INVALID:
