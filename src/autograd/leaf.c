@@ -11,8 +11,7 @@
 
 /* ---- gradients of some rows */
 
-/* Let the leaf's gradient of some rows go. The caller holds its lock, or nobody else uses it. */
-
+/* Drop the leaf's sparse gradient. The caller holds its lock, or nobody else uses the leaf. */
 static void leaf_drop_rows(tt__leaf *leaf) {
     tt__tensor_disown(leaf->rows);
     tt__tensor_disown(leaf->values);

@@ -61,8 +61,8 @@ typedef struct tt__pass_watcher {
     void *user;
 } tt__pass_watcher;
 
-/* Register a watcher, and remove it (nothing happens if it is not registered). From any thread; passes of all threads
- * are told, each on the thread that ran it. After removal no call is under way. */
+/* Register a watcher, and remove it (nothing happens if it is not registered). From any thread. Watchers hear of the
+ * passes of all threads, each on the thread that ran it. After removal no call is under way. */
 void tt__watch_passes(tt__pass_watcher *watcher, void (*failed)(void *user, const tt__reach *reach), void *user);
 void tt__unwatch_passes(tt__pass_watcher *watcher);
 

@@ -40,7 +40,7 @@ uint32_t tt__crc32c(const void *data, size_t size);
  * good. */
 uint32_t tt__crc32c_masked(const void *data, size_t size);
 
-/* Is this the beginning of an event file, that is a first record whose length has its checksum? */
+/* Does the data begin as an event file does, with a record whose length has the right checksum? */
 bool tt__events_recognise(const void *data, size_t size);
 
 /* Add the scalars of a file's bytes to `log`; texts and histograms are passed over. `name` stands for the path in

@@ -1,8 +1,8 @@
 /* Language models: what the two GPTs share, generating, and GPT-2 before it has values.
  *
- * Tokens (B,T) become vectors of E numbers, to which those of their positions are added; blocks of attention and of two
- * linear layers add to them; a normalisation and a linear layer make the logits of the next token. The two differ in
- * names, in the layout of weights, and in options. */
+ * Tokens (B,T) become vectors of E numbers, and the vectors of their positions are added; blocks of attention and of
+ * two linear layers add to them; a normalisation and a linear layer make the logits of the next token. The two differ
+ * in names, in the layout of weights, and in options. */
 #ifndef TT_MODELS_CAUSAL_LM_H
 #define TT_MODELS_CAUSAL_LM_H
 

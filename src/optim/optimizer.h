@@ -171,7 +171,7 @@ tt_status tt__optim_check_unattended(const char *name, const tt_optimizer *optim
  * slices. */
 tt_status tt__optim_step_some(const tt_optimizer *optimizer, const int64_t *numbers, size_t count);
 
-/* Return the view of a parameter's slot; made, of zeros, if there is none. NULL if memory is out. */
+/* Return the view of a parameter's slot, which is made, of zeros, if it doesn't exist. NULL if memory is out. */
 tt_tensor *tt__optim_state_slot(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state,
                                 size_t param, int slot);
 

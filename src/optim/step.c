@@ -160,8 +160,8 @@ typedef struct stepped_params {
     size_t count;
 } stepped_params;
 
-/* Gather these runs of a group, one behind the other; those of some rows come last in its room. On failure none is
- * left. */
+/* Gather these runs of a group, one behind the other. Those with sparse gradients are put at the end of the group's
+ * room. On failure none is left. */
 static tt_status gather_group(const tt_optimizer *o, tt__optim_group *group, stepped_params which, size_t *n,
                               size_t *first_of_rows) {
     int64_t begin = 0;

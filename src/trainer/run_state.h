@@ -77,7 +77,7 @@ static inline bool tt__is_due(int64_t number, int64_t every) { return every > 0 
 /* Tell the display of an event. Does nothing on ranks other than 0. */
 tt_status tt__trainer_tell(tt_trainer *t, tt_trainer_event event, const char *text);
 
-/* Tell the display of a step, unless it was told of one just now. */
+/* Report a step to the display, unless one was reported just now. */
 tt_status tt__trainer_tell_step(tt_trainer *t);
 
 /* Warn that the best begins anew, if that of .resume is of another metric. */
@@ -166,7 +166,7 @@ tt_status tt__trainer_evaluate(tt_trainer *t);
 /* End the run if .patience has run out. */
 void tt__trainer_end_if_stale(tt_trainer *t);
 
-/* Evaluate inside an epoch, unless this step has been evaluated; tell it, and save the best. Collective. */
+/* Evaluate inside an epoch, unless this step has been evaluated; report the result, and save the best. Collective. */
 tt_status tt__trainer_evaluate_inside(tt_trainer *t);
 
 /* Take the steps of the epoch under way, from progress.epoch_step on, until t->ended. */

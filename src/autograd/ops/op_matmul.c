@@ -115,7 +115,7 @@ static tt_status operand_gradient(tt_node *node, int i, const product *p, const 
     return tt__grad_give(node, i, d);
 }
 
-/* Saved: a, b, where they are needed; the shape of the other one stands in its edge. */
+/* Saved: a and b, if they are needed; otherwise their edges have their shapes. */
 static tt_status matmul_backward(tt_node *node) {
     static const int64_t zero[TT_MAX_DIMS];
     const tt_tensor *g = tt__grad_of(node, 0);

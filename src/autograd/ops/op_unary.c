@@ -114,7 +114,7 @@ tt_tensor *tt__unary_recorded(const tt__operator *op, tt_tensor *x, tt__unary ca
 #define OPERATOR_OF(called) \
     static const tt__operator called##_op = {.name = "tt_" #called, .backward = tt__unary_backward}
 
-/* All that need no more than their line of operators.def. */
+/* Operators for which their line of operators.def is enough. */
 #define UNARY(called, formula, ...)                                                   \
     OPERATOR_OF(called);                                                              \
     tt_tensor *tt_##called(tt_tensor *x) {                                            \

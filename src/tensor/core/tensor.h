@@ -140,8 +140,8 @@ tt_status tt__tensor_adopt(tt_tensor *x, const char *holder);
 void tt__tensor_disown(tt_tensor *x);
 
 /* Lend x to the caller: `lender` ("a loader") holds it as tt__tensor_adopt() does, but tt_keep() makes it the caller's.
- * The loan ends with tt__tensor_take_back(), which drops the lender's reference: x goes, unless it was kept. NULL is
- * allowed there. */
+ * The loan ends with tt__tensor_take_back(), which drops the lender's reference: x is freed, unless it was kept. NULL
+ * is allowed there. */
 tt_status tt__tensor_lend(tt_tensor *x, const char *lender);
 void tt__tensor_take_back(tt_tensor *x);
 

@@ -159,8 +159,8 @@ tt_status tt__find_outside_out(const char *who, const tt_tensor *x, int64_t low,
                                int64_t *value);
 
 /* Are all elements of x, integers, within low..high, or `but`? Else TT_ERR_INVALID with `text`, which says what was
- * expected and ends with the name of x; the first element that is not follows. A device whose calls don't wait may tell
- * it later: then a kernel that reads x as indices passes over this one. */
+ * expected and ends with the name of x; the first element that is not follows. A device whose calls don't wait may
+ * report it later; until then, kernels that read x as indices pass over such elements. */
 tt_status tt__check_within(const char *who, const tt_tensor *x, int64_t low, int64_t high, int64_t but,
                            const char *text);
 
@@ -189,7 +189,7 @@ tt_status tt__scatter_add_out(const char *who, tt_tensor *y, const tt_tensor *x,
 tt_status tt__triangle_out(const char *who, tt_tensor *y, const tt_tensor *x, int64_t diagonal, bool upper);
 tt_status tt__cumsum_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim, bool backwards);
 
-/* Sort along `dim`, and keep the first ones: y and indices, contiguous, have no more entries there than x. */
+/* Sort along `dim`, and keep as many of the first entries as y and indices have, which are contiguous. */
 tt_status tt__sort_out(const char *who, tt_tensor *y, tt_tensor *indices, const tt_tensor *x, int dim, bool descending);
 
 /* ---- matmul.c: y (M,N) := a (M,K) b (K,N) + beta y; any layout */
@@ -335,7 +335,7 @@ typedef struct tt__rnn {
 /* The gradients that backward reads and writes. */
 typedef struct tt__rnn_grads {
     const tt_tensor *g; /* (T,B,H): of y */
-    tt_tensor *dh, *dc; /* (B,H): of the last state from outside, become those of h0 and c0; dc: of an LSTM */
+    tt_tensor *dh, *dc; /* (B,H): of the last state, from outside; they become those of h0 and c0. dc: of an LSTM */
     tt_tensor *dx;      /* (T,B,G H) */
     tt_tensor *dhidden; /* (T,B,3 H): of the hidden parts, of a GRU; else NULL */
 } tt__rnn_grads;

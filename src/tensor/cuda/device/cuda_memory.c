@@ -132,7 +132,7 @@ tt_status tt__cuda_memory_begin(tt__cuda_state *state) {
 
 /* ---- taking and giving ---- */
 
-/* "; the largest: 2 of 1048576 bytes, 1 of 512 bytes", and why there is no more, if it is not simply out. */
+/* Write "; the largest: 2 of 1048576 bytes, 1 of 512 bytes", and why there is no more, unless memory is simply out. */
 static void held_text(const tt__cuda_state *state, char *text, size_t size) {
     size_t bytes[4], count[4], n = 0;
     int sizes = tt__arena_largest_used(&state->arena, 4, bytes, count);

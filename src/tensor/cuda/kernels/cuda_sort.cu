@@ -5,7 +5,7 @@
 
 namespace tt {
 
-/* Does element i of the row go before element j, as values alone tell? */
+/* Does element i of the row come before element j, by their values alone? */
 template <class T> __device__ bool sorts_before(const T *row, int64_t i, int64_t j, bool descending) {
     const wide<T> a = load(row + (descending ? j : i)), b = load(row + (descending ? i : j));
     return b != b ? a == a : a < b;
