@@ -241,7 +241,7 @@ static bool autocast_type(policy policy, int64_t n, tt_tensor *const *x, tt_dtyp
     return found;
 }
 
-/* Is x to be cast? The program chose f64, so f64 stays, unless the inputs' types decide and one is f64. */
+/* Is x to be cast? f64 is the program's choice: it stays, unless the inputs' types decide. */
 static bool is_cast(const tt_tensor *x, policy policy, tt_dtype dtype) {
     return x && tt__is_float(x->dtype) && x->dtype != dtype &&
            (x->dtype != TT_F64 || (policy != LOWER && policy != SINGLE));

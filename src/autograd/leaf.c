@@ -140,8 +140,7 @@ static tt_status note_defined(tt__leaf *leaf, bool defined) {
     return TT_OK;
 }
 
-/* Refuse to capture a sum with a gradient from before the capture: replays would add to it even after the program
- * zeroed it. */
+/* Refuse to add to a gradient from before the capture: replays would add to it even after the program zeroed it. */
 static tt_status check_captured_sum(const tt__leaf *leaf) {
     const tt__graph *graph = tt__capturing(tt__device_of(leaf->tensor));
     if (!graph || leaf->captured == graph)

@@ -25,8 +25,8 @@ static bool grow_leaves(tt__open_pass *open) {
     return true;
 }
 
-/* Give a leaf a number. Without memory its gradient goes to the leaf; this can only happen to leaves that a node's own
- * pass reaches, as tt__open_pass_new() has numbered the others. */
+/* Without memory a leaf gets its gradient itself. tt__open_pass_new() has numbered all leaves, except those that only a
+ * node's own pass reaches. */
 static int64_t number_leaf(tt__capture *capture, tt_tensor *leaf) {
     tt__open_pass *open = (tt__open_pass *)capture;
     if (open->leaf_count == open->leaf_room && !grow_leaves(open))

@@ -84,7 +84,7 @@ static tt_status walk_again(tt_node *node, tt_tensor **in) {
     return give_inputs(node, in);
 }
 
-/* Check that the stack has room: nested segments nest calls, in forward and backward. */
+/* Check the stack: nested segments nest calls, in forward and backward. */
 static tt_status check_stack(void) {
     size_t size;
     if (tt__stack_has_room(&size))

@@ -170,7 +170,7 @@ void tt__event_encode_restart(tt__bytes *record, double wall_time, int64_t step)
     record_end(record);
 }
 
-/* Put the beginning of an event with a summary of one value; the caller then puts the value's `size` bytes. */
+/* Put an event with a summary of one value, except the value's `size` bytes, which the caller puts. */
 static void put_event_head(tt__bytes *record, double wall_time, int64_t step, size_t size) {
     size_t summary = bytes_field_size(size);
     put_time_and_step(record, wall_time, step, bytes_field_size(summary));
@@ -324,7 +324,7 @@ static bool begins_with(tt__span message, int field, uint64_t number) {
     return take_field(&message, &f) > 0 && is_field(&f, field, TT__WIRE_VARINT) && f.number == number;
 }
 
-/* Does a value's field say that it is a text? Only texts are written as tensors. */
+/* Is the field a text? Only texts are written as tensors. */
 static bool event_is_text(const wire_field *f) {
     return is_field(f, TT__VALUE_TENSOR, TT__WIRE_BYTES) && begins_with(f->bytes, TT__TENSOR_DTYPE, TT__DTYPE_STRING);
 }

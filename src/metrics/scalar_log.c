@@ -55,8 +55,7 @@ static void purge_series(tt__series *series, int64_t step) {
         series->count--;
 }
 
-/* Apply the purges that the series has not had yet. It is enough to apply the first of these, which has the least
- * step. */
+/* Apply the purges that the series has not had: the first has the least step, so it is enough. */
 static void settle_series(const tt__scalar_log *log, tt__series *series) {
     size_t low = 0, high = log->purge_count;
     while (low < high) {

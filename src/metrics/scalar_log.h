@@ -41,8 +41,8 @@ typedef struct tt__scalar_log {
  * its step and of later steps. TT_ERR_MEMORY. */
 tt_status tt__scalar_log_add(tt__scalar_log *log, const char *tag, size_t tag_size, tt__scalar_point point);
 
-/* Leave out all points so far of `step` and later steps. tt__scalar_log_settle() completes that for all series at once,
- * since a hostile file may have as many purges as series. TT_ERR_MEMORY. */
+/* Drop all points so far of `step` and later steps; tt__scalar_log_settle() completes that in one pass, since a hostile
+ * file may have as many purges as series. TT_ERR_MEMORY. */
 tt_status tt__scalar_log_purge(tt__scalar_log *log, int64_t step);
 void tt__scalar_log_settle(tt__scalar_log *log);
 

@@ -75,7 +75,7 @@ int64_t tt__chain_length(tt_module *module) {
     return count < 1 ? 1 : count;
 }
 
-/* Has the module parts? If its class counts less than 1, its whole forward is the one part. */
+/* Has the module parts? With a count below 1 its whole forward is the one part. */
 static bool module_is_chain(tt_module *module) { return may_be_cut(module) && module->cls.part_count(module) >= 1; }
 
 tt_tensor *tt__chain_forward(tt_module *module, int64_t i, tt_tensor *x) {
@@ -98,8 +98,8 @@ static tt_status give_back(tt_tensor *const *in, int64_t in_count, tt_tensor **o
     return TT_OK;
 }
 
-/* Run the children: the first takes all inputs, the last gives all outputs. What one child passes to the next may be
- * most of a network's memory, so it is freed as soon as the records hold what they need of it. */
+/* Run the children: the first takes all inputs, the last gives all outputs. Tensors between children, which may be most
+ * of a network's memory, are freed as soon as the records hold what they need. */
 static tt_status sequential_forward_many(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
                                          int64_t out_count) {
     int64_t n = tt_module_child_count(self);

@@ -15,7 +15,7 @@ static tt_tensor *linear_module_forward(tt_module *self, tt_tensor *x) {
 static const tt_module_class linear_class =
     TT_MODULE_CLASS(.name = "Linear", .forward = linear_module_forward, .destroy = tt__layer_destroy);
 
-/* Check the sizes. A size of 0 may come from an object that could not be made: then the error before says why. */
+/* A size of 0 may come of an object that could not be made: the error before says why. */
 static tt_status linear_sizes_check(const tt_nn_linear_args *a) {
     char earlier[TT__ERROR_TEXT_SIZE] = "";
     if (a->in_features >= 1 && a->out_features >= 1)

@@ -292,8 +292,7 @@ static tt_status begin_masters(tt_optimizer *o) {
     return status;
 }
 
-/* Update all parameters. `begun`: the step's status so far; after a failure this rank still takes part in collective
- * calls. */
+/* `begun`: the step's status so far; after a failure this rank still takes part in collective calls. */
 static tt_status update_parameters(tt_optimizer *optimizer, tt_status begun) {
     int scope = tt_scope_begin(); /* ends copies of parameters in other layouts */
     bool before = tt_no_grad_begin();

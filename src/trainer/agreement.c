@@ -111,8 +111,8 @@ static tt_status refuse_option(const tt_trainer *t, const common_option *o, int6
                     option_text(o, o->bits, own, sizeof own), t->rank);
 }
 
-/* Check that all ranks have the same options; otherwise they would wait for each other, or train different models. One
- * call finds both extremes: the greatest ~v is ~(the least v). */
+/* With different options ranks would wait for each other, or train different models. One call finds both extremes: the
+ * greatest ~v is ~(the least v). */
 tt_status tt__trainer_agree_on_options(const tt_trainer *t) {
     common_option options[OPTIONS_MAX];
     int64_t most[2 * OPTIONS_MAX];
@@ -199,8 +199,8 @@ static tt_status refuse_loss(const tt_trainer *t, int rank) {
                     who, (int64_t)told[1], (int64_t)told[2], batch, rank, told[0]);
 }
 
-/* With .averager ranks step on their own. They agree only in steps that average, and in the last step of an epoch or of
- * the run. */
+/* With .averager ranks step on their own. They agree in steps that average, and in the last one of an epoch or the
+ * run. */
 static bool agrees_now(const tt_trainer *t) {
     return !t->a.averager || tt_model_averager_is_due(t->a.averager) || t->progress.epoch_step + 1 == t->steps ||
            t->progress.step + 1 == t->a.max_steps;

@@ -51,7 +51,7 @@ struct tt_trainer {
     tt__bad_loss bad_loss;
     bool ended; /* all ranks agree to end */
     tt_trainer_reason reason;
-    int signal; /* number of a signal that .elastic's ranks agree on */
+    int signal; /* the signal that .elastic's ranks agree on */
     tt__stop_signals signals;
     tt__means epoch_means, log_means, eval_means;
     double last_loss;                 /* of this rank */

@@ -245,8 +245,8 @@ static tt_status save_to(tt_trainer *t, const char *path) {
     return tt__trainer_tell(t, TT_TRAINER_SAVED, path);
 }
 
-/* Keep the latest checkpoint under a second name, by a hard link, which takes no space; on a file system without hard
- * links, by a second file. */
+/* Keep the checkpoint under a second name, by a hard link, which takes no space; where there are none, by a second
+ * file. */
 static tt_status keep_copy(tt_trainer *t) {
     char *kept = kept_path(t->a.checkpoint, t->progress.step);
     if (!kept)

@@ -38,8 +38,8 @@ static bool may_change(const char *who, const tt_tensor *x, bool recorded) {
     return !why;
 }
 
-/* Begin a call: check that x may be changed, and make a node if the call is to be recorded, which saves tensors as they
- * are now. False, and an error: TT_ERR_STATE: x is a leaf that requires a gradient, belongs to something, or has views;
+/* Begin a call: check that x may be changed; if the call is to be recorded, make a node and save tensors as they are.
+ * False, and an error: TT_ERR_STATE: x is a leaf that requires a gradient, belongs to something, or has views;
  * TT_ERR_INVALID: x repeats elements; TT_ERR_MEMORY. */
 static bool in_place_begin(tt__in_place *call, const tt__operator *op, int n, tt_tensor *const *inputs, int saves,
                            const tt__to_save *save, const void *state, size_t state_bytes) {
@@ -194,8 +194,7 @@ static tt_tensor *sum_in_place(const tt__operator *op, tt__binary_out run, tt_te
     return y;
 }
 
-/* x := formula of x and b. x is copied and saved only if b wants a gradient: that of x needs b alone, so b then stands
- * for x. */
+/* x is saved only if b wants a gradient. The gradient of x needs b alone, so otherwise b is saved in x's place. */
 static tt_tensor *formula_in_place(const tt__operator *op, tt_tensor *x, tt_tensor *b, tt__binary formula) {
     tt__in_place call;
     if (!x || !b || !TT__AUTOCAST(op->name, &x, &b) || !check_in_place(op->name, x, b))

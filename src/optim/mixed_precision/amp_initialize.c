@@ -8,7 +8,7 @@
 
 static const char who[] = "tt_amp_initialize";
 
-/* Check the parameters: masters are f32, so an optimizer of f64 parameters could not go on with them. */
+/* Masters are f32, so an optimizer of f64 parameters could not go on with them. */
 static tt_status check_parameters(const tt_amp_initialize_args *a) {
     const tt_named_tensors *all = tt_module_parameters(a->model);
     for (int64_t i = 0; all && i < all->count; i++)

@@ -253,8 +253,8 @@ static tt_status check_both(const char *who, const tt_grad_scaler *scaler, const
     return tt__fail_argument("%s: the %s is NULL", who, scaler ? "optimizer" : "scaler");
 }
 
-/* Divide an optimizer's gradients, and note whether one was infinite or NaN. TT_ERR_STATE: no parameter has a gradient;
- * the stage stays the same. */
+/* Divide gradients, and note whether one was infinite or NaN. TT_ERR_STATE: there are none; the stage stays the
+ * same. */
 static tt_status unscale_entry(const char *who, tt_grad_scaler *scaler, tt_optimizer *optimizer, scaler_entry *entry) {
     int64_t count = 0;
     const double factor = (double)(float)(1 / scaler->now.scale);

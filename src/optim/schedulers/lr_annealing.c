@@ -114,7 +114,7 @@ static const char *const cycle_names[CYCLE_NUMBERS] = {
     "max_lr",        "total_steps",  "pct_start",  "anneal_linear",    "cycle_momentum",
     "base_momentum", "max_momentum", "div_factor", "final_div_factor", "three_phase"};
 
-/* A phase: where it ends, and how rate and momentum change in it. */
+/* A phase: its end, and its changes of rate and momentum. */
 typedef struct cycle_phase {
     double end_step, start_lr, end_lr, start_momentum, end_momentum;
 } cycle_phase;

@@ -74,7 +74,7 @@ static void tensor_scope_ended(tt__entry *entry) {
     tt__tensor_unref(x);
 }
 
-/* Give x to the open scope, else to the caller. `bytes`: size of the storage that was made for x. */
+/* Give x to the open scope, else to the caller. `bytes`: size of its new storage. */
 static tt_tensor *give_to_scope(tt_tensor *x, size_t bytes) {
     bool in_scope = tt__scope_add(&x->entry, TT__ENTRY_TENSOR, tensor_scope_ended);
     x->owner = in_scope ? TT__OWNER_SCOPE : TT__OWNER_CALLER;

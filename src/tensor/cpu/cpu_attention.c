@@ -181,8 +181,7 @@ typedef struct attention_gradients {
     const attention_room *room;
 } attention_gradients;
 
-/* Compute one block. `beta`: 0 for the first, which sees every key that any block sees; then 1, which adds to dk and
- * dv. */
+/* Compute one block. `beta`: 0 for the first, which sees the most keys; then 1, which adds to dk and dv. */
 static tt_status backward_block(const attention_gradients *to, const tt__attention *in, int64_t begin, tt_tensor *p,
                                 tt_tensor *ds, double beta) {
     int64_t S = p->shape.dim[1], end = begin + p->shape.dim[0];
@@ -214,7 +213,7 @@ static void zero_rows(tt_tensor *x, int64_t begin) {
             ((float *)x->data)[t * x->stride[0] + d * x->stride[1]] = 0;
 }
 
-/* Go from the last block to the first: the last one sees every key that any block sees. dk and dv are f32. */
+/* Go from the last block to the first, because the last one sees the most keys. dk and dv are f32. */
 static tt_status backward_blocks(const attention_gradients *to, const tt__attention *in) {
     int64_t T = in->q->shape.dim[0], most = keys_seen(in, T), last = (T - 1) / BLOCK * BLOCK;
     tt_status status = TT_OK;

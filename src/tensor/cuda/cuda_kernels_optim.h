@@ -17,8 +17,7 @@ extern "C" {
 
 /* ---- steps of optimizers (cuda_optim.cu) */
 
-/* An update with copies of its small arrays, since a kernel can't read the host's: they take the place of the pointers
- * in `update`. */
+/* An update and copies of its small arrays. A kernel can't read the host's arrays, to which `update` points. */
 typedef struct tt__cuda_step {
     tt__update update;
     double option[TT__OPTIM_OPTIONS];

@@ -51,8 +51,7 @@ bool tt__pinned_is_elsewhere(const tt__pinned *block) { return block->owner != g
 
 /* ---- marks ---- */
 
-/* Ask whether the last copy has ended, or wait for it. After a failure the mark is dropped: the copy has ended, or
- * never will. */
+/* Ask whether the last copy has ended, or wait for it. A copy that failed counts as ended. */
 static tt_status settle(tt__pinned *block, bool wait, bool *done) {
     tt_status status = TT_OK;
     *done = true;

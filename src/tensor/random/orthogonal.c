@@ -1,7 +1,6 @@
-/* Random orthogonal matrices. Let A (m,n), m >= n, have normal numbers. There is one Q with A = Q R, where R is an
- * upper triangle with a positive diagonal, and this Q is uniformly distributed (Mezzadri, 2007). Computed in double by
- * Gram and Schmidt's method, twice for each column, which leaves Q orthogonal to the last bits (Giraud et al., 2005): 4
- * m n^2 steps. */
+/* Random orthogonal matrices. Let A (m,n), m >= n, have normal numbers. The one Q with A = Q R, an upper triangle R and
+ * a positive diagonal of R, is uniformly distributed (Mezzadri, 2007). Computed in double by Gram and Schmidt's method,
+ * twice for each column, which leaves Q orthogonal to the last bits (Giraud et al., 2005): 4 m n^2 steps. */
 #include "tensor/random/random.h"
 
 #include "base/error.h"

@@ -25,7 +25,7 @@ typedef enum tt__optim_rule {
 /* How many sums a rule may measure. */
 enum { TT__RULE_SUMS = 2 };
 
-/* The numbers that change from step to step, for a captured step in memory of the device. */
+/* The numbers that change from step to step, for captured steps on the device. */
 typedef struct tt__update_count {
     double power[2];
     int64_t step;

@@ -65,7 +65,7 @@ static void table_put(tt__arena *arena, tt__arena_block *block) {
     arena->table[i] = block;
 }
 
-/* Make room for one more block in a table that stays at most half full; false: no memory. */
+/* Make room for one more block, with the table at most half full. */
 static bool table_has_room(tt__arena *arena) {
     if (2 * (arena->used_blocks + 1) <= arena->table_size)
         return true;
@@ -144,7 +144,7 @@ static void drop_last(tt__arena *arena) {
     free(last);
 }
 
-/* Back more of the range, for a free block of `bytes` at its end; a free block that is there already is extended. */
+/* Back more of the range until its last free block has `bytes`. */
 static tt__arena_block *grow(tt__arena *arena, size_t bytes) {
     tt__arena_block *end = common_end(arena);
     size_t lacking = bytes - (end ? end->bytes : 0), more = (lacking + arena->step - 1) / arena->step * arena->step;
@@ -166,7 +166,7 @@ static tt__arena_block *grow(tt__arena *arena, size_t bytes) {
     return added;
 }
 
-/* Split a free block: what it has beyond `bytes` becomes a free block of its own. */
+/* Make what a block has beyond `bytes` a free block of its own. */
 static void split(tt__arena *arena, tt__arena_block *block, size_t bytes) {
     tt__arena_block *rest =
         block->bytes > bytes ? new_block(arena, block->address + bytes, block->bytes - bytes, block) : NULL;
@@ -285,8 +285,7 @@ void tt__arena_cut(tt__arena *arena, size_t bytes) {
         drop_last(arena);
 }
 
-/* Count a block of `bytes` in a list of at most n sizes in falling order, which has `sizes` so far. Returns how many it
- * has. */
+/* Count a block of `bytes` in a list of at most n sizes, in falling order, and return their number, so far `sizes`. */
 static int note_size(int sizes, int n, size_t *list, size_t *count, size_t bytes) {
     int i = 0, last;
     while (i < sizes && list[i] > bytes)

@@ -20,7 +20,7 @@ tt_status tt__cuda_check(cudaError_t error, const char *format, ...) {
     va_start(arguments, format);
     tt__cuda_host->vformat(what, sizeof what, format, arguments);
     va_end(arguments);
-    (void)cudaGetLastError(); /* clears the error, which is reported here */
+    (void)cudaGetLastError(); /* clear the error */
     return tt__cuda_host->fail(error == cudaErrorMemoryAllocation ? TT_ERR_MEMORY : TT_ERR_SYSTEM,
                                "%s failed: %s (%s, CUDA error %d)", what, cudaGetErrorString(error),
                                cudaGetErrorName(error), (int)error);

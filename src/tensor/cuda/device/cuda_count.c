@@ -79,7 +79,7 @@ static int hear_count(pid_t child, int from) {
     return count;
 }
 
-/* Let a child count. Returns what hear_count() does; -3: no child could be made. */
+/* Let a child count. -3: no child could be made. */
 static int ask_child(void) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC))

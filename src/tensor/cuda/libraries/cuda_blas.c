@@ -146,7 +146,7 @@ static int lt_wish(const blas_plans *plans, const blas_key *key, tt__lt_object w
     return TT__LT_OK;
 }
 
-/* Ask for an algorithm. That there is none is no error. */
+/* Ask for an algorithm; none is no error. */
 static int lt_ask(const blas_plans *plans, blas_plan *plan, tt__lt_object wish, const char **function) {
     tt__lt_choice choice;
     int count = 0;
@@ -275,7 +275,7 @@ static int lt_enqueue(const blas_plans *plans, const blas_plan *plan, const tt__
                              &plan->algorithm, workspace, plan->workspace, stream);
 }
 
-/* Enqueue a plan. Its workspace is given back at once: work that is enqueued later may use it. */
+/* Enqueue a plan. Its workspace is given back at once, for work that is enqueued later. */
 static tt_status run_plan(tt__cuda_state *state, const blas_plans *plans, blas_plan *plan, const tt__blas_product *p) {
     void *workspace = plan->workspace ? tt__cuda_scratch(state, plan->workspace) : NULL;
     if (plan->workspace && !workspace)

@@ -25,8 +25,7 @@ static tt_status dnn_failed(const tt__cuda_state *state, const tt__dnn_use *use,
                                state->name, use->function, use->object, use->dnn->GetErrorString(status), status);
 }
 
-/* Does this status say that parts of cuDNN are missing or don't fit together, or that it doesn't know this GPU or
- * driver? */
+/* Are parts of cuDNN missing or unfit for each other, or doesn't it know this GPU or driver? */
 static bool dnn_is_unusable(int status) { return status / 1000 == 1 || status / 1000 == 3; }
 
 /* Let the handle enqueue where this thread does. */
@@ -183,8 +182,7 @@ static tt_status dnn_enqueue(tt__cuda_state *state, tt__dnn_use *use, tt__dnn_pl
     return !status && turned && makes_w ? dnn_turn_weight(state, call, w, true) : status;
 }
 
-/* Enqueue a convolution's plan. Memory that is taken here is given back at once: work that is enqueued later may use
- * it. */
+/* Enqueue a convolution. Its memory is given back at once, for work that is enqueued later. */
 static tt_status dnn_run_plan(tt__cuda_state *state, tt__dnn_use *use, tt__dnn_plan *plan, const tt__dnn_call *call) {
     const size_t weights = (size_t)(call->w_dim[0] * call->w_dim[1] * dnn_taps(call));
     const bool turns = dnn_turns_weight(call);
@@ -298,7 +296,7 @@ static tt_status dnn_enqueue_attention(tt__cuda_state *state, tt__dnn_use *use, 
                                                      "the kernel \"attention_stats\" of %s", state->name);
 }
 
-/* Enqueue an attention's plan. Memory is given back as in dnn_run_plan(). */
+/* Enqueue attention. Memory as in dnn_run_plan(). */
 static tt_status dnn_run_attention(tt__cuda_state *state, tt__dnn_use *use, tt__dnn_plan *plan,
                                    const tt__dnn_attention *call) {
     const size_t numbers = (size_t)(dnn_rows(call) + 3) / 4 * 4; /* of 16 bytes */

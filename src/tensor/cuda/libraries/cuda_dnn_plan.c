@@ -121,7 +121,7 @@ static void dnn_plan_end(const tt__dnn_use *use, tt__dnn_plan *plan) {
     memset(plan, 0, sizeof *plan);
 }
 
-/* Choose a plan. That there is none is no error. */
+/* Choose a plan; none is no error. */
 static int dnn_plan_begin(tt__dnn_use *use, tt__dnn_plan *plan) {
     static const int modes[] = {TT__DNN_HEUR_A, TT__DNN_HEUR_FALLBACK};
     tt__dnn_graph graph;
