@@ -4,7 +4,7 @@
  * The lower copy of a leaf is kept until the thread's outermost autocast ends, or the leaf is overwritten; each use of
  * it is a new tensor over the copy, with a record of its own.
  *
- * What runs again in backward (tt_recompute()) runs under the state in which it was recorded. */
+ * A segment that runs again in backward (tt_recompute()) runs under the state in which it was recorded. */
 
 #include "autograd/record.h"
 #include "base/args.h"
@@ -13,14 +13,14 @@
 
 #include <string.h>
 
-/* ---- who wants what ---- */
+/* ---- which operator computes in which type ---- */
 
 typedef enum policy {
-    AS_THEY_ARE, /* operators that are not in the table */
+    AS_THEY_ARE, /* no casts: also operators that are not in the table */
     LOWER,       /* the type that autocast was given */
     SINGLE,      /* f32 */
     WIDEST,      /* the widest type among the inputs */
-    FIRST        /* the first input's: that one is changed in place */
+    FIRST        /* the first input's, which is changed in place */
 } policy;
 
 /* As PyTorch 1.13's autocast on the CPU; scaled_dot_product_attention, which 1.13 lacks, is as in later versions.
@@ -58,7 +58,7 @@ typedef struct cast_copy {
 typedef struct autocast_thread {
     bool on, no_cache;
     tt_dtype dtype;
-    int depth; /* begins without their ends */
+    int depth; /* how many autocasts are open */
     cast_copy *copies;
     tt_tensor **loose; /* casts that no scope ends */
     int copy_count, copy_room, loose_count, loose_room, last;
@@ -157,7 +157,7 @@ static void *grown(void *list, int count, int *room, size_t size) {
     return larger;
 }
 
-/* A cast made while no scope is open would be the caller's, who doesn't know of it: it ends with autocast. */
+/* A cast made while no scope is open would belong to the caller, who doesn't know of it. So it ends with autocast. */
 static tt_tensor *not_the_callers(const char *who, tt_tensor *y) {
     if (!y || y->owner != TT__OWNER_CALLER)
         return y;
@@ -175,7 +175,7 @@ static bool is_copy_of(const cast_copy *c, const tt_tensor *x, tt_dtype dtype) {
            tt__shape_equal(&c->copy->shape, &x->shape);
 }
 
-/* Find the copy of a leaf, beginning behind the last one that was found: each step's calls come in the same order. */
+/* Find the copy of a leaf. Search from the last one found on, because each step's calls come in the same order. */
 static cast_copy *copy_find(const tt_tensor *x, tt_dtype dtype) {
     for (int i = 1; i <= autocast.copy_count; i++) {
         int at = (autocast.last + i) % autocast.copy_count;
@@ -187,7 +187,8 @@ static cast_copy *copy_find(const tt_tensor *x, tt_dtype dtype) {
     return NULL;
 }
 
-/* Keep y, the copy of x, in a place of its own or that of an outdated one. Without memory it is not kept. */
+/* Keep y, the copy of x, in `place`, that of an outdated copy, or (NULL) in a new place. Without memory y is not
+ * kept. */
 static void copy_keep(const char *who, cast_copy *place, const tt_tensor *x, const tt_tensor *y) {
     cast_copy *list =
         place ? autocast.copies : grown(autocast.copies, autocast.copy_count, &autocast.copy_room, sizeof *list);
@@ -204,7 +205,7 @@ static void copy_keep(const char *who, cast_copy *place, const tt_tensor *x, con
     *place = (cast_copy){tt__storage_ref(x->storage), x->data, atomic_load(&x->storage->version), copy};
 }
 
-/* Make the copy of a leaf, or another tensor over the one there is. */
+/* Make the copy of a leaf, or another tensor over the copy that exists. */
 static tt_tensor *leaf_copy(const char *who, tt_tensor *x, tt_dtype dtype) {
     cast_copy *found = copy_find(x, dtype);
     if (found && found->version == atomic_load(&x->storage->version))
@@ -240,7 +241,7 @@ static bool autocast_type(policy policy, int64_t n, tt_tensor *const *x, tt_dtyp
     return found;
 }
 
-/* f64 was asked for, and stays unless another f64 decides. */
+/* Is x to be cast? f64 is the program's choice: it stays, unless the inputs' types decide. */
 static bool is_cast(const tt_tensor *x, policy policy, tt_dtype dtype) {
     return x && tt__is_float(x->dtype) && x->dtype != dtype &&
            (x->dtype != TT_F64 || (policy != LOWER && policy != SINGLE));

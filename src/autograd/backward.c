@@ -1,11 +1,12 @@
 /* The backward pass.
  *
  * 1. Find the nodes and leaves that y depends on (reach.c), and mark what is wanted.
- * 2. Walk the nodes, newest first. Each is complete when it is reached, as all users of its results are newer. Its
- *    operator gives its inputs' gradients: to the slot of the node that made the input, or to the leaf.
+ * 2. Walk the nodes, newest first. A node's gradient is complete when the walk reaches it, because all users of its
+ *    results are newer. Its operator gives gradients of its inputs to the slot of the node that made the input, or to
+ *    the leaf.
  * 3. A leaf that has its last contribution is final: its hooks run at once, before older nodes are walked.
- * 4. A node that was walked is spent, unless its record is retained or its leaves wait. At the end, failed or not,
- *    end-of-pass callbacks run.
+ * 4. A node that was walked is spent, unless its record is retained or some of its leaves wait for a later pass. At
+ *    the end, failed or not, end-of-pass callbacks run.
  *
  * The state of a pass lies in the pass, not in nodes: a pass may begin inside another (recomputation), and several
  * threads may walk records that share leaves. */
@@ -34,21 +35,21 @@ struct tt_deferred_backward {
 };
 
 typedef struct pass {
-    struct pass *outer; /* that is under way in this thread, or NULL */
+    struct pass *outer; /* the pass of this thread inside which this one began, or NULL */
     tt__reach *reach;
     tt__when part;        /* TT__NOW, or TT__LATER: the leaves that were left out */
-    tt__reached_node *at; /* whose backward runs */
-    end_call *end_calls;  /* of the outermost */
+    tt__reached_node *at; /* the node whose backward runs */
+    end_call *end_calls;  /* kept by the outermost pass */
     bool retain, defers;
-    bool walked; /* no node runs any more */
-    bool found;  /* what it reaches is known */
+    bool walked; /* all nodes have run */
+    bool found;  /* `reach` is complete */
 } pass;
 
 static _Thread_local pass *current;
 static _Thread_local bool in_hook;
 static _Thread_local tt__capture *capturing; /* takes the gradients of leaves, or NULL */
 
-/* Return where a gradient of the leaf goes that is captured; NULL: to the leaf. */
+/* Return where a captured gradient of the leaf goes; NULL: it is not captured, and goes to the leaf. */
 static tt_tensor **captured_slot(const tt_tensor *leaf) {
     int64_t i = capturing && leaf ? tt__pointer_map_get(&capturing->at, leaf) : -1;
     if (i < 0 && capturing && leaf && capturing->number)
@@ -104,7 +105,7 @@ tt_tensor *tt__grad_dest(tt_node *node, int i) {
     return dest ? dest : fresh_dest(node, edge);
 }
 
-/* May the gradient of the node's result be overwritten? It is needed again where leaves wait for later, and in anomaly
+/* May the gradient of the node's result be overwritten? Leaves that wait for later need it again, and so does anomaly
  * mode, which looks where a NaN came from. */
 static bool grad_is_spent(const tt_node *node, const tt_tensor *g) {
     return node->outputs == 1 && g && tt__tensor_is_exclusive(g) && !current->defers && !tt_is_anomaly_enabled();
@@ -137,7 +138,7 @@ static tt_status check_given(const tt_node *node, int i, const tt_tensor *x) {
                     edge->device->name);
 }
 
-/* In anomaly mode: is a gradient that the node gives free of NaN? */
+/* In anomaly mode: is the gradient that the node gives to its input `i` free of NaN? */
 static tt_status check_numbers(const tt_node *node, int i, const tt_tensor *x) {
     int64_t at = tt_is_anomaly_enabled() ? tt__find_nan("tt_backward", x) : -1;
     bool came_with_one = false;
@@ -148,8 +149,7 @@ static tt_status check_numbers(const tt_node *node, int i, const tt_tensor *x) {
     return tt__anomaly_fail(node->op->name, node->number, node->site, i, x, at, came_with_one);
 }
 
-/* Take a gradient: what this backward made leaves its scope and becomes the slot's; anything else gets one more
- * reference. */
+/* Take a gradient for a slot: one that this backward made leaves its scope; any other gets one more reference. */
 static tt_tensor *take_gradient(tt_tensor *x) {
     if (!tt__scope_is_innermost(&x->entry))
         return tt__tensor_ref(x);
@@ -174,7 +174,7 @@ static tt_status add_to_slot(tt_tensor **slot, tt_tensor *x) {
     return TT_OK;
 }
 
-/* Add a gradient to a leaf. The leaf's own tensor, which was lent for writing, is only returned. */
+/* Add a gradient to a leaf. If it is the leaf's own tensor, which was lent for writing, only end the loan. */
 static tt_status add_to_leaf(tt__leaf *leaf, tt_tensor *x) {
     if (x == leaf->grad)
         return tt__leaf_add(leaf, current, x, false);
@@ -360,14 +360,14 @@ static tt_status run_pass(pass *p, tt_status (*body)(pass *p, void *user), void 
     p->walked = true;
     if (!p->outer)
         status = run_end_calls(p, status);
-    if (status && !p->outer && !capturing) /* the pass around a captured one reports the failure */
+    if (status && !p->outer && !capturing) /* of a captured pass, the pass around it reports the failure */
         tt__pass_failed(p->found ? p->reach : NULL);
     current = p->outer;
     tt_no_grad_end(no_grad);
     return status;
 }
 
-/* Is the leaf final only later, in this pass or in its second part? */
+/* Does the leaf still wait for gradients, of this pass or of its second part? */
 static bool leaf_is_awaited(const pass *p, const tt__reached_leaf *leaf) {
     if (leaf->when == TT__LATER && p->part == TT__NOW)
         return true;
@@ -385,7 +385,7 @@ bool tt__gradient_may_come(const tt_tensor *x) {
 
 /* ---- beginning one */
 
-/* Make the gradient of y with respect to itself, where none was given: a reference. */
+/* Make the gradient of y with respect to itself, if none was given. Returns a reference. */
 static tt_tensor *ones_like(const tt_tensor *y) {
     int scope = tt_scope_begin();
     tt_tensor *one = tt__empty_like("tt_backward", y);
@@ -438,7 +438,7 @@ static tt_status first_pass(pass *p, void *user) {
     return pass_run(p);
 }
 
-/* ---- a pass that is open: its gradients come from elsewhere, one after the other */
+/* ---- open passes, whose gradients come from elsewhere, one after the other */
 
 static tt_status walk_open(pass *p, void *user) {
     tt__open_pass *open = user;

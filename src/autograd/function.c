@@ -8,16 +8,16 @@
 
 enum { MAX_OUTPUTS = 64, MAX_SAVES = 32 };
 
-/* The beginning of the node's state; the user's own follows. */
+/* The beginning of the node's state; the user's state follows. */
 typedef struct call {
-    tt__operator op; /* the node's: borrowed from its own state, which it destroys last */
+    tt__operator op; /* the node borrows it from its own state, which is destroyed last */
     tt_function function;
-    int autocast; /* what forward ran under, and backward will */
+    int autocast; /* autocast's state in forward, which backward gets too */
 } call;
 
 static call *call_of_node(const tt_node *node) { return (call *)((char *)node->op - offsetof(call, op)); }
 
-/* A failure for which the user's function recorded no error gets the status's text. */
+/* Run the user's backward. If it fails without a recorded error, record the status's text. */
 static tt_status function_backward(tt_node *node) {
     const tt_function *f = &call_of_node(node)->function;
     uint64_t before = tt__error_count();
@@ -60,7 +60,7 @@ static tt_status check_inputs(const tt_function *f, int n, tt_tensor *const *in)
     return TT_OK;
 }
 
-/* Make a node for the call. What it saves and stores is known only when forward has run. */
+/* Make a node for the call. What the node saves and stores is known only when forward has run. */
 static tt_node *node_for(const tt_function *f, int n, tt_tensor *const *in, int outputs) {
     static const tt__operator unnamed = {.name = "tt_apply", .backward = function_backward};
     tt_node *node = tt__node_new(&unnamed, n, in, outputs, MAX_SAVES, NULL, call_bytes() + f->state_bytes);
@@ -159,7 +159,7 @@ tt_tensor *tt_apply_with(const tt_function *function, const void *arg, tt_tensor
     return status ? tt__made(function && function->name ? function->name : "tt_apply", NULL, status) : out[0];
 }
 
-/* ---- what it sees of its call */
+/* ---- what the user's functions see of a call */
 
 const void *tt_node_arg(const tt_node *node) { return node ? node->arg : NULL; }
 

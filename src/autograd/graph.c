@@ -16,7 +16,7 @@ static tt_status check_capture(const tt_device *device, int warmup, tt_graph_fn 
     return tt__graph_check(capture, device);
 }
 
-/* Copies that an open autocast region keeps are of values that a replay doesn't see. */
+/* Call the function without the copies that autocast keeps: a replay would see their old values. */
 static tt_status call_captured(tt_graph_fn function, void *user) {
     int scope = tt_scope_begin();
     if (!scope)

@@ -11,8 +11,7 @@
 
 /* ---- gradients of some rows */
 
-/* Let the leaf's gradient of some rows go. The caller holds its lock, or nobody else uses it. */
-
+/* Drop the leaf's sparse gradient. The caller holds its lock, or nobody else uses the leaf. */
 static void leaf_drop_rows(tt__leaf *leaf) {
     tt__tensor_disown(leaf->rows);
     tt__tensor_disown(leaf->values);
@@ -107,7 +106,8 @@ tt_tensor *tt_grad(const tt_tensor *x) {
     return leaf && leaf->defined ? leaf->grad : NULL;
 }
 
-/* ---- in graphs: whether there is a gradient is known to the host alone, and changes at each replay as in the call */
+/* ---- in graphs: only the host knows whether there is a gradient, so each replay changes that as the captured call
+ * did */
 
 static void replay_defined(const tt__graph_source *source) {
     tt__leaf *leaf = tt__leaf_of(source->object);
@@ -122,7 +122,7 @@ static void forget_captured(void *tensor) {
     tt__tensor_unwatch(tensor);
 }
 
-/* Note in the graph that is captured, if one is, what becomes of the gradient. */
+/* If this thread captures a graph, note there that the call defined or dropped the gradient. */
 static tt_status note_defined(tt__leaf *leaf, bool defined) {
     tt__graph *graph = tt__capturing(tt__device_of(leaf->tensor));
     const void *none = NULL;
@@ -140,7 +140,7 @@ static tt_status note_defined(tt__leaf *leaf, bool defined) {
     return TT_OK;
 }
 
-/* A replay adds what the captured call added: also to a gradient that the program has zeroed since. */
+/* Refuse to add to a gradient from before the capture: replays would add to it even after the program zeroed it. */
 static tt_status check_captured_sum(const tt__leaf *leaf) {
     const tt__graph *graph = tt__capturing(tt__device_of(leaf->tensor));
     if (!graph || leaf->captured == graph)
@@ -156,7 +156,7 @@ void tt_zero_grad(tt_tensor *x) {
     if (!leaf)
         return;
     leaf->defined = false;
-    tt_ignore(note_defined(leaf, false)); /* a failure is the capture's */
+    tt_ignore(note_defined(leaf, false)); /* a failure makes the capture fail */
     leaf_drop_rows(leaf);
     if (leaf->part)
         tt_zero_grad(leaf->part);
@@ -186,7 +186,7 @@ tt_status tt__leaf_lend(tt__leaf *leaf, const void *pass, tt_tensor **out) {
     return status;
 }
 
-/* End the loan of the leaf's own tensor, which has values now: add what came meanwhile. */
+/* End the loan of the leaf's own tensor, which has values now, and add gradients that came meanwhile. */
 static tt_status end_lending(tt__leaf *leaf) {
     tt_tensor *meanwhile = leaf->meanwhile;
     leaf->lender = NULL;
@@ -209,7 +209,7 @@ void tt__leaf_unlend(tt__leaf *leaf, const void *pass) {
     pthread_mutex_unlock(&leaf->lock);
 }
 
-/* Add to a copy of our own, as another pass writes to the gradient. */
+/* Add x to leaf->meanwhile, because another pass writes to the gradient. */
 static tt_status add_meanwhile(tt__leaf *leaf, const tt_tensor *x) {
     if (leaf->meanwhile)
         return tt__add_out("tt_backward", leaf->meanwhile, leaf->meanwhile, x);
@@ -290,7 +290,7 @@ tt_status tt_register_post_accumulate_grad_hook_with(const tt_register_post_accu
     return status;
 }
 
-/* A failure for which a hook recorded no error gets the status's text. */
+/* Run a hook. If it fails without a recorded error, record the status's text. */
 static tt_status run_grad_hook(const tt__leaf *leaf, const tt__leaf_hook *hook) {
     const uint64_t before = tt__error_count();
     tt_status status = hook->fn(leaf->tensor, hook->user);
@@ -335,7 +335,7 @@ void tt__leaf_remove_hook(tt_tensor *x, tt_grad_hook hook, void *user) {
     }
 }
 
-/* ---- storage of somebody else's */
+/* ---- gradients in storage of somebody else */
 
 /* Return the gradient, contiguous: one in another order of memory is replaced by one with the same values. */
 static tt_tensor *contiguous_grad(tt__leaf *leaf) {
@@ -363,7 +363,7 @@ tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data) {
     tt_status status = leaf->defined ? tt__tensor_move("gradient", grad, data) : tt__tensor_set_data(grad, data);
     if (!status || !data)
         leaf->placed = data != NULL;
-    if (status && !data) { /* it can't stay where it is */
+    if (status && !data) { /* it can't stay in the old storage */
         tt__tensor_disown(grad);
         leaf->grad = NULL;
         leaf->defined = false;

@@ -1,6 +1,6 @@
 /* Leaves: tensors that collect a gradient. Passes of several threads may add to one at once.
  *
- * In place of a gradient of the whole, a leaf (V, C) may have a sparse one, of some rows: their numbers (n) i64,
+ * Instead of a gradient of the whole, a leaf (V, C) may have a sparse one, of some rows: the rows' numbers (n) i64,
  * ascending, each once, and their values (n, C) of the leaf's type. */
 #ifndef TT_AUTOGRAD_LEAF_H
 #define TT_AUTOGRAD_LEAF_H
@@ -28,12 +28,12 @@ typedef struct tt__leaf {
     const void *captured; /* the graph whose capture defined or zeroed it last; NULL: none that lives */
     const void *lender;   /* the pass that writes to grad now, or NULL */
     tt_tensor *part;      /* a leaf whose gradient is dropped with this one's: tt__leaf_set_part(); or NULL */
-    tt_tensor *meanwhile; /* what other passes gave while one writes */
+    tt_tensor *meanwhile; /* the sum of what other passes gave while one writes */
     tt__leaf_hook *hooks; /* in the order they were registered */
-    bool in_hooks;        /* one of them runs */
+    bool in_hooks;        /* a hook runs */
     bool placed;          /* grad lies where tt__leaf_set_grad_storage() has put it */
-    tt_tensor *rows;      /* a gradient of some rows: their numbers, and */
-    tt_tensor *values;    /* their gradients; both held, or NULL */
+    tt_tensor *rows;      /* of a sparse gradient: the rows' numbers; held, or NULL */
+    tt_tensor *values;    /* of a sparse gradient: their values; held, or NULL */
 } tt__leaf;
 
 /* Return the leaf of x; NULL: x is no leaf. */
@@ -41,8 +41,8 @@ static inline tt__leaf *tt__leaf_of(const tt_tensor *x) {
     return x && x->history && x->history->is_leaf ? (tt__leaf *)x->history : NULL;
 }
 
-/* Lend the leaf's gradient to `pass` for writing: tt__leaf_add() with it, or tt__leaf_unlend() must follow. *out NULL:
- * it has values, or another pass writes: write elsewhere. */
+/* Lend the leaf's gradient to `pass` for writing; tt__leaf_add() of it, or tt__leaf_unlend(), must follow. *out NULL:
+ * the gradient has values already, or another pass writes to it, so write elsewhere. */
 tt_status tt__leaf_lend(tt__leaf *leaf, const void *pass, tt_tensor **out);
 void tt__leaf_unlend(tt__leaf *leaf, const void *pass);
 
@@ -50,7 +50,7 @@ void tt__leaf_unlend(tt__leaf *leaf, const void *pass);
  * become the gradient. */
 tt_status tt__leaf_add(tt__leaf *leaf, const void *pass, tt_tensor *x, bool exclusive);
 
-/* Run the hooks, as the gradient is final, with the leaf locked. Returns the first failure. */
+/* Run the hooks on the final gradient, with the leaf locked. Returns the first failure. */
 tt_status tt__leaf_run_hooks(tt__leaf *leaf);
 
 /* In an operator's backward: give input `i`, a leaf, a gradient of some rows, new tensors that the leaf takes over. */
@@ -60,18 +60,18 @@ tt_status tt__grad_give_rows(tt_node *node, int i, tt_tensor *rows, tt_tensor *v
  * failure. */
 tt_status tt__leaf_add_rows(tt__leaf *leaf, tt_tensor *rows, tt_tensor *values);
 
-/* Replace the rows of leaf x by these. After a failure it has none. */
+/* Replace leaf x's sparse gradient by this one. After a failure x has none. */
 tt_status tt__leaf_set_rows(tt_tensor *x, tt_tensor *rows, tt_tensor *values);
 
 /* Return the elements of x's gradient, of either kind: tt_grad(), or the values of its rows; NULL: it has none. */
 tt_tensor *tt__grad_values(const tt_tensor *x);
 
-/* Fail with TT_ERR_UNSUPPORTED if x, of this name, is given sparse gradients, which call `who` doesn't take. */
+/* Fail with TT_ERR_UNSUPPORTED if x, called `name`, gets sparse gradients, which call `who` doesn't take. */
 tt_status tt__refuse_sparse_grad(const char *who, const char *name, const tt_tensor *x);
 
 /* Keep leaf x's gradient at `data` from now on (contiguous, x's dtype and shape, on its device, borrowed until
- * replaced); tt_grad(x), where set, is moved there. NULL: back to memory of its own, with the values; without memory
- * for that the gradient is dropped. */
+ * replaced); tt_grad(x), where set, is moved there. NULL: move the gradient back to memory of its own, or drop it if
+ * there is no memory. */
 tt_status tt__leaf_set_grad_storage(tt_tensor *x, void *data);
 
 /* Has x such a hook, for any user? */

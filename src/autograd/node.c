@@ -37,7 +37,7 @@ static tt__call_site *anomaly_note(void) {
     return site;
 }
 
-/* Is the frame the library's own? Linked statically it can be told by names alone. */
+/* Is the frame the library's own? If the library is linked statically, only names tell. */
 static bool is_ours(const char *frame) { return strstr(frame, "libtutti") || strstr(frame, "(tt_"); }
 
 /* "./train(main+0x1a2), ..." */

@@ -1,9 +1,10 @@
 /* Records: what an operator keeps for its backward.
  *
- * A node is one recorded call. It points to the nodes and leaves its inputs came from (edges), never up: results hold
- * their node, nodes hold older ones. What backward needs is saved as tensors without history, with the version their
- * storage had. A node that was walked, or whose scope ended, is spent: edges and saved tensors are gone, the rest waits
- * for the last result to go. Node numbers grow along every path from leaves to results, across threads. */
+ * A node is one recorded call. Its edges point to the nodes and leaves that its inputs came from, never to users:
+ * results hold their node, nodes hold older nodes. What backward needs is saved as tensors without history, with the
+ * version that their storage had. A node that was walked, or whose scope ended, is spent: edges and saved tensors are
+ * gone, and the rest goes with the last result. Node numbers grow along every path from leaves to results, across
+ * threads. */
 #ifndef TT_AUTOGRAD_NODE_H
 #define TT_AUTOGRAD_NODE_H
 
@@ -13,8 +14,8 @@
 
 typedef struct tt__operator {
     const char *name; /* "tt_relu" */
-    /* Read tt__grad_of(), tt__saved(), tt__state(); for each input that tt__grad_wanted(): tt__grad_give(). Runs in a
-     * scope of its own, under no_grad. */
+    /* Compute gradients from tt__grad_of(), tt__saved() and tt__state(), and call tt__grad_give() for each input that
+     * is tt__grad_wanted(). Runs in a scope of its own, under no_grad. */
     tt_status (*backward)(tt_node *node);
     void (*destroy)(void *state); /* optional */
     bool may_run_passes;          /* backward may run passes of its own, which reach leaves that no edge leads to */
@@ -22,7 +23,7 @@ typedef struct tt__operator {
 
 /* Where an input came from, and what its gradient looks like. */
 typedef struct tt__edge {
-    bool wants;      /* a gradient; as it was when the call was made */
+    bool wants;      /* the input wanted a gradient when the call was made */
     tt_node *node;   /* a reference, or NULL */
     int output;      /* of that node */
     tt_tensor *leaf; /* a reference, or NULL */
@@ -64,7 +65,7 @@ bool tt__is_recording(void);
 /* Does a call on these inputs have to be recorded? NULLs are skipped. */
 bool tt__wants_grad(int n, tt_tensor *const *inputs);
 
-/* Make a node for a call of `op` on `inputs`, not yet attached to a result: with the caller's one reference. `saves`:
+/* Make a node for a call of `op` on `inputs`, not yet attached to a result; the caller has the one reference. `saves`:
  * how many tt__node_save() may follow. `state` (state_bytes) is copied; NULL: zeros. NULL and an error that starts with
  * `op->name`: no memory. */
 tt_node *tt__node_new(const tt__operator *op, int n, tt_tensor *const *inputs, int outputs, int saves,

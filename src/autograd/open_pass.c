@@ -25,8 +25,8 @@ static bool grow_leaves(tt__open_pass *open) {
     return true;
 }
 
-/* Without memory the gradient goes to the leaf: tt__open_pass_new() has numbered all but those that only a node's own
- * pass reaches. */
+/* Without memory a leaf gets its gradient itself. tt__open_pass_new() has numbered all leaves, except those that only a
+ * node's own pass reaches. */
 static int64_t number_leaf(tt__capture *capture, tt_tensor *leaf) {
     tt__open_pass *open = (tt__open_pass *)capture;
     if (open->leaf_count == open->leaf_room && !grow_leaves(open))
@@ -74,7 +74,7 @@ tt_status tt__open_pass_new(tt__open_pass **out, tt_node *const *sources, int64_
     if (!open)
         return open_pass_no_memory();
     open->capture = (tt__capture){.number = number_leaf, .is_final = leaf_of_pass_is_final};
-    open->retain = true; /* nothing is spent if this fails */
+    open->retain = true; /* so that a failure spends no record */
     open->is_final = is_final;
     open->user = user;
     tt_status status = open_pass_fill(open, sources, count);
@@ -115,7 +115,7 @@ tt_status tt__open_pass_give(tt__open_pass *open, const tt_node *source, tt_tens
     return TT_OK;
 }
 
-/* What is older, and reached from here, has to wait. */
+/* Hold the older nodes that this one uses: they wait for it. */
 static void hold_older(const tt__open_pass *open, const tt_node *node) {
     for (int i = 0; i < node->inputs; i++) {
         const tt__reached_node *older = tt__reach_node(&open->reach, node->edge[i].node);

@@ -112,7 +112,7 @@ static void sort_nodes(tt__reach *r) {
         r->nodes[end] = least;
         sift_down(r->nodes, 0, end);
     }
-    for (int64_t i = 0; i < r->node_count; i++) /* all are in: no memory is asked for */
+    for (int64_t i = 0; i < r->node_count; i++) /* all keys are in the map: this takes no memory */
         tt__pointer_map_put(&r->node_at, r->nodes[i].node, i);
 }
 
@@ -154,7 +154,7 @@ static bool edge_is_useful(const tt__reach *r, const tt__edge *edge) {
     return (leaf && leaf->when != TT__NEVER) || (node && node->useful);
 }
 
-/* Count, oldest first: all that a node uses comes before it. */
+/* Count, from the oldest node on: what a node uses comes before it. */
 void tt__reach_count(tt__reach *r) {
     for (int64_t i = r->node_count; i-- > 0;)
         for (int k = 0; k < r->nodes[i].node->inputs; k++)

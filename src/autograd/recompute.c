@@ -1,9 +1,9 @@
-/* A segment whose record is forgotten after its forward, and made again by running it again in backward: activations
- * for time (Chen et al., "Training deep nets with sublinear memory cost", 2016).
+/* A segment whose record is dropped after forward, and made anew in backward by running the segment again. This trades
+ * time for the memory of activations (Chen et al., "Training deep nets with sublinear memory cost", 2016).
  *
- * The record of the whole segment is one node. Its inputs that other operators made are saved; in backward they stand
- * as leaves of a pass inside the pass. Inputs that are leaves themselves, parameters, collect their gradients in that
- * inner pass; the node's edges to them tell the outer pass, and tt_reachable_leaves(), that they are used here. */
+ * The record of the whole segment is one node. Inputs that other operators made are saved; in backward, new leaves
+ * stand for them in an inner pass. Inputs that are leaves themselves, such as parameters, collect their gradients in
+ * that inner pass; the node's edges to them tell the outer pass and tt_reachable_leaves() that they are used here. */
 #include "autograd/record.h"
 #include "base/args.h"
 #include "base/error.h"
@@ -25,7 +25,7 @@ typedef struct segment { /* in the pool, not on the stack, as segments may be ne
 
 static bool is_leaf(const tt_tensor *x) { return x && x->history && x->history->is_leaf; }
 
-/* Run it with autocast and the generator as they were; the latter then goes on as if nothing had been drawn. */
+/* Run the segment with autocast and the generator as they were in forward, and then restore the generator. */
 static tt_tensor *run_again(const segment *s, tt_tensor *const *in, int n) {
     tt_generator *generator = tt_default_generator(), *now = tt__pool_alloc(sizeof *now);
     if (!now)
@@ -56,7 +56,7 @@ static tt_status inputs_again(tt_node *node, tt_tensor **in) {
     return TT_OK;
 }
 
-/* Give what the inner pass left at the inputs. */
+/* Give the gradients that the inner pass left at the inputs. */
 static tt_status give_inputs(tt_node *node, tt_tensor *const *in) {
     for (int i = 0; i < node->inputs; i++) {
         tt_tensor *g = node->edge[i].leaf || !in[i] ? NULL : tt_grad(in[i]);
@@ -84,7 +84,7 @@ static tt_status walk_again(tt_node *node, tt_tensor **in) {
     return give_inputs(node, in);
 }
 
-/* Segments in segments nest calls, forward and backward. */
+/* Check the stack: nested segments nest calls, in forward and backward. */
 static tt_status check_stack(void) {
     size_t size;
     if (tt__stack_has_room(&size))
@@ -109,7 +109,7 @@ static tt_status recompute_backward(tt_node *node) {
 
 static const tt__operator recompute_op = {.name = who, .backward = recompute_backward, .may_run_passes = true};
 
-/* Record y as made by the segment. Every input has its number among what is saved; of leaves nothing is. */
+/* Record y as made by the segment. The saved tensors have the inputs' numbers; of leaves nothing is saved. */
 static tt_tensor *record_segment(tt_tensor *y, int n, tt_tensor *const *in, const segment *s) {
     tt_node *node = tt__node_new(&recompute_op, n, in, 1, n, s, sizeof *s);
     tt_status status = node ? TT_OK : tt_last_status();
@@ -142,7 +142,7 @@ tt_tensor *tt_recompute_with(tt_segment forward, void *arg, tt_tensor *const *in
     for (int64_t i = 0; i < n; i++)
         if (!in[i] || !(is_leaf(in[i]) ? tt__tensor_check_alive : tt__tensor_check)(who, in[i]))
             return NULL;
-    if (check_stack() || tt__capture_refuse(who, NULL)) /* draws again what it drew: a replay can't */
+    if (check_stack() || tt__capture_refuse(who, NULL)) /* a replay could not repeat the segment's draws in backward */
         return tt__made(who, NULL, tt_last_status());
     segment *s = tt__pool_alloc(sizeof *s);
     if (!s)

@@ -24,8 +24,8 @@ tt_tensor *tt__recorded(const tt__operator *op, tt_tensor *y, int n, tt_tensor *
     return done ? y : tt__abandon(y);
 }
 
-/* Return the text without the operator's name, with which errors of the operations underneath begin already; those of
- * kernels and of memory don't. */
+/* Return the text without the operator's name. Errors of the operations underneath begin with it, those of kernels and
+ * of memory don't. */
 static const char *without_name(const char *who, const char *text) {
     size_t n = strlen(who);
     return !strncmp(text, who, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 : text;

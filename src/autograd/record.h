@@ -9,7 +9,8 @@
 #include <tutti/autograd.h>
 #include <tutti/functional.h>
 
-/* A tensor that backward needs, and its name in errors. `x` NULL: not needed this time, but it keeps its number. */
+/* A tensor that backward needs, and its name in errors. `x` NULL: this call does not need it, but its number stays
+ * reserved. */
 typedef struct tt__to_save {
     const tt_tensor *x;
     const char *name;
@@ -29,7 +30,7 @@ tt_tensor *tt__recorded(const tt__operator *op, tt_tensor *y, int n, tt_tensor *
 #define TT__STATE(value) &(value), sizeof(value)
 #define TT__NO_STATE NULL, 0
 
-/* Return y if `status` is TT_OK; else NULL: the error is also the scope's, and y is freed. */
+/* Return y if `status` is TT_OK. Else free y, record the error for the scope too, and return NULL. */
 tt_tensor *tt__made(const char *who, tt_tensor *y, tt_status status);
 
 /* y after `call`, which gives it its values: loss = TT__MADE(who, loss, tt__nll_loss_out(who, loss, x, target)). NULL
@@ -60,18 +61,18 @@ tt_tensor *tt__grad_of(const tt_node *node, int output);
 /* Does this pass want the gradient of input `i` now? */
 bool tt__grad_wanted(const tt_node *node, int i);
 
-/* Return a tensor to write the gradient of input `i` to: a tensor of its shape and dtype, on its device, dense, in its
- * order of memory, with undefined values; a leaf's own gradient where that is free. Pass it to tt__grad_give(). NULL:
- * no memory. */
+/* Return a tensor to write the gradient of input `i` to: one of the input's shape, dtype, device and order of memory,
+ * dense, with undefined values; or a leaf's own gradient, if that is free. Pass it to tt__grad_give(). NULL: no
+ * memory. */
 tt_tensor *tt__grad_dest(tt_node *node, int i);
 
-/* The same for a backward that goes element by element, and reads each before it writes it: where the gradient of the
- * node's only result is nobody else's and lies as that of the input would, it is overwritten by it. */
+/* The same for an elementwise backward that reads each element before it writes it: this may return the gradient of the
+ * node's only result, to be overwritten, if nobody else uses that and it has the layout of the input's. */
 tt_tensor *tt__grad_over(tt_node *node, int i);
 
-/* Give the gradient of input `i`: x, of its shape and dtype. What this backward made is taken over; anything else is
- * shared, or copied when it would have to change. It is added to other contributions. At most once for each input. x
- * NULL: TT_ERR_MEMORY. */
+/* Give the gradient of input `i`: x, of its shape and dtype. A tensor that this backward made is taken over; any other
+ * is shared, and copied when it would have to change. It is added to other contributions. At most once for each input.
+ * x NULL: TT_ERR_MEMORY. */
 tt_status tt__grad_give(tt_node *node, int i, tt_tensor *x);
 
 /* Return the tensor that the operator saved as number `i`, borrowed. NULL: it saved none, or (TT_ERR_STATE) it was
@@ -94,9 +95,9 @@ static inline void *tt__state(const tt_node *node) { return node->state; }
         TT__TRY(tt__grad_give((node), (i), dest)); \
     } while (0)
 
-/* Cast the inputs of operator `who` in place, as the table says, where autocast is on in this thread; casts are
- * recorded. at: (n) where the operator keeps its inputs; NULLs and what is no float stay. False, and an error: no
- * memory, or a type that autocast does not know. */
+/* If autocast is on in this thread, replace the inputs of operator `who` by casts as the table says; casts are
+ * recorded. at (n): where the operator keeps its inputs; NULLs and inputs that are not floats stay. False, and an
+ * error: no memory, or a type that autocast does not know. */
 bool tt__autocast(const char *who, int n, tt_tensor **const *at);
 #define TT__AUTOCAST(who, ...) \
     tt__autocast((who), (int)(sizeof((tt_tensor **[]){__VA_ARGS__}) / sizeof(void *)), (tt_tensor * *[]){__VA_ARGS__})
@@ -105,8 +106,8 @@ bool tt__autocast(const char *who, int n, tt_tensor **const *at);
 tt_tensor *const *tt__autocast_list(const char *who, int64_t n, tt_tensor *const *x);
 void tt__autocast_list_done(tt_tensor *const *list, tt_tensor *const *x);
 
-/* What autocast does in this thread now, for calls that are repeated later: tt_autocast_end(tt__autocast_again(state))
- * around them. */
+/* Autocast's state in this thread, for calls that are repeated later between `now = tt__autocast_again(state)` and
+ * tt_autocast_end(now). */
 int tt__autocast_state(void);
 int tt__autocast_again(int state);
 

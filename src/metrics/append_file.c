@@ -32,7 +32,7 @@ tt_status tt__append_open(tt__append_file *file, const char *path) {
     file->fd = tt__open_to_append(file->path, false);
     tt_status status = file->fd < 0 ? tt__fail_errno(TT_ERR_IO, errno, "can't open %s for writing", path)
                                     : tt__check_writable(file->fd, file->path);
-    if (!status && fcntl(file->fd, F_SETFL, O_APPEND)) /* a terminal may take its time */
+    if (!status && fcntl(file->fd, F_SETFL, O_APPEND)) /* from now on writes may block: a terminal is slow */
         status = tt__fail_errno(TT_ERR_IO, errno, "can't open %s for writing", path);
     if (status)
         tt__append_close(file);
@@ -98,7 +98,7 @@ tt_status tt__append_cut_from(tt__append_file *file, int64_t number) {
     return status;
 }
 
-/* Write all of a record; false with errno set. What was written of it before the failure counts in *written. */
+/* Write all of a record; false with errno set. *written: how many bytes were written, also before a failure. */
 static bool append_whole(int fd, const char *record, size_t size, size_t *written) {
     for (*written = 0; *written < size;) {
         ssize_t n = tt__quiet_write(fd, record + *written, size - *written);

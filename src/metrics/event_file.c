@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What a wire type says of a field's value: a variable-length number, eight bytes, a length and bytes, four bytes. */
+/* The wire types of a field's value: a variable-length number, eight bytes, a length and bytes, four bytes. */
 enum { TT__WIRE_VARINT = 0, TT__WIRE_64 = 1, TT__WIRE_BYTES = 2, TT__WIRE_32 = 5 };
 
 /* Numbers of the fields that are written or read. */
@@ -42,7 +42,8 @@ enum {
 /* A record's bytes besides its data, before and after. */
 enum { TT__RECORD_HEAD = 12, TT__RECORD_TAIL = 4 };
 
-/* Four bits at a time, from a table of 16 remainders of the reflected polynomial 82F63B78: records are small. */
+/* CRC four bits at a time, which is enough for small records: the 16 remainders of the reflected polynomial
+ * 82F63B78. */
 static const uint32_t remainders[16] = {
     0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
     0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9, 0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75,
@@ -64,7 +65,7 @@ uint32_t tt__crc32c_masked(const void *data, size_t size) {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/* Sizes of nested messages come before them, so each is computed first: there is no second buffer. */
+/* A nested message's size comes before it, so the size is computed first; that saves a second buffer. */
 
 static size_t varint_size(uint64_t n) {
     size_t size = 1;
@@ -91,7 +92,7 @@ static void put_varint(tt__bytes *record, uint64_t n) {
 
 static void wire_put_key(tt__bytes *record, int field, int wire) { put_varint(record, (uint64_t)(field << 3 | wire)); }
 
-/* The beginning of a field of `size` bytes, which the caller puts. */
+/* Put the beginning of a field of `size` bytes, which the caller puts then. */
 static void put_bytes_key(tt__bytes *record, int field, size_t size) {
     wire_put_key(record, field, TT__WIRE_BYTES);
     put_varint(record, size);
@@ -127,7 +128,7 @@ static void wire_put_float(tt__bytes *record, int field, float x) {
     put_little_endian(record, bits, 4);
 }
 
-/* The record's head for data of `size` bytes. */
+/* Put the record's head for data of `size` bytes. */
 static void record_begin(tt__bytes *record, size_t size) {
     record->size = 0;
     record->failed = false;
@@ -149,8 +150,8 @@ void tt__event_encode_version(tt__bytes *record, double wall_time) {
     record_end(record);
 }
 
-/* The beginning of an event with time and step, whose further fields of `size` bytes the caller puts. Step 0 is the
- * default and left out. */
+/* Put the beginning of an event, with time and step; the caller then puts its further fields, of `size` bytes. Step 0
+ * is the default and left out. */
 static void put_time_and_step(tt__bytes *record, double wall_time, int64_t step, size_t size) {
     size_t step_size = step ? 1 + varint_size((uint64_t)step) : 0;
     record_begin(record, 9 + step_size + size);
@@ -169,7 +170,7 @@ void tt__event_encode_restart(tt__bytes *record, double wall_time, int64_t step)
     record_end(record);
 }
 
-/* An event with a summary of one value, whose `size` bytes the caller puts. */
+/* Put an event with a summary of one value, except the value's `size` bytes, which the caller puts. */
 static void put_event_head(tt__bytes *record, double wall_time, int64_t step, size_t size) {
     size_t summary = bytes_field_size(size);
     put_time_and_step(record, wall_time, step, bytes_field_size(summary));
@@ -184,8 +185,8 @@ void tt__event_encode_scalar(tt__bytes *record, double wall_time, int64_t step, 
     record_end(record);
 }
 
-/* A tensor of one string, with the plug-in that shows it, under "TAG/text_summary": what PyTorch's add_text()
- * writes. */
+/* As PyTorch's add_text() does, write a tensor of one string under "TAG/text_summary", with the plug-in that shows
+ * it. */
 void tt__event_encode_text(tt__bytes *record, double wall_time, int64_t step, const char *tag, const char *text) {
     static const char plugin[] = "text", ending[] = "/text_summary";
     size_t tag_size = strlen(tag) + strlen(ending);
@@ -228,7 +229,7 @@ void tt__event_encode_histogram(tt__bytes *record, double wall_time, int64_t ste
 
 /* ---- protocol buffers ---- */
 
-/* A field of a message: its number, and its value, a number (varint, 32 or 64 bits) or bytes. */
+/* A field of a message: its number and its value, which is a number (varint, 32 or 64 bits) or bytes. */
 typedef struct wire_field {
     uint64_t field;
     int wire;
@@ -297,12 +298,12 @@ static double double_of(uint64_t bits) {
 
 /* ---- events ---- */
 
-/* What is read now: the record at byte `at`. */
+/* The reader of the record at byte `at`. */
 typedef struct event_reader {
     tt__scalar_log *log;
     const char *name;
     size_t at;
-    bool malformed; /* it is no message */
+    bool malformed; /* the record is no message */
 } event_reader;
 
 static bool is_field(const wire_field *f, int field, int wire) {
@@ -323,7 +324,7 @@ static bool begins_with(tt__span message, int field, uint64_t number) {
     return take_field(&message, &f) > 0 && is_field(&f, field, TT__WIRE_VARINT) && f.number == number;
 }
 
-/* Tensors are written of texts alone. */
+/* Is the field a text? Only texts are written as tensors. */
 static bool event_is_text(const wire_field *f) {
     return is_field(f, TT__VALUE_TENSOR, TT__WIRE_BYTES) && begins_with(f->bytes, TT__TENSOR_DTYPE, TT__DTYPE_STRING);
 }
@@ -333,7 +334,7 @@ static bool event_is_restart(const wire_field *f) {
            begins_with(f->bytes, TT__SESSION_STATUS, TT__SESSION_START);
 }
 
-/* A tag that can be shown: some bytes, none of them 0. */
+/* Can the tag be shown: has it some bytes, none of them 0? */
 static bool tag_is_good(tt__span tag) { return tag.size && !memchr(tag.data, 0, tag.size); }
 
 /* Add a value that is a scalar; pass over texts and histograms. */
@@ -358,7 +359,7 @@ static tt_status event_read_value(event_reader *r, tt__span message, tt__scalar_
                                                   : TT_OK;
 }
 
-/* A summary has one value. */
+/* Read a summary, which has one value. */
 static tt_status read_summary(event_reader *r, tt__span summary, tt__scalar_point point) {
     wire_field f;
     if (take_field(&summary, &f) <= 0)
@@ -367,7 +368,7 @@ static tt_status read_summary(event_reader *r, tt__span summary, tt__scalar_poin
                                                                             : event_is_foreign(r, "Summary", &f);
 }
 
-/* Time and step come before what they are of. */
+/* Read an event, whose time and step come before its value. */
 static tt_status read_event(event_reader *r, tt__span event) {
     tt__scalar_point point = {.wall_time = NAN};
     wire_field f;

@@ -92,8 +92,8 @@ static tt_status csv_row_add(const csv_reader *r, csv_row *row, char *cell) {
     return TT_OK;
 }
 
-/* Take quotes out of the cell that begins at r->at, end it by 0, and go on behind it. Returns what ended it, a comma or
- * a line end; 0: nothing did. */
+/* Take the cell that begins at r->at: remove its quotes, end it by 0, and move r->at behind it. Returns the comma or
+ * line end behind the cell; 0: there was none. */
 static char csv_take_cell(csv_reader *r) {
     char *out = r->at, ended_by = 0;
     bool quoted = false;
@@ -114,7 +114,7 @@ static char csv_take_cell(csv_reader *r) {
     return ended_by;
 }
 
-/* Take the next line into `row`. *more false: there is none, or one that has no end. */
+/* Take the next line into `row`. *more false: there is none, or it has no line end. */
 static tt_status csv_take_row(csv_reader *r, csv_row *row, bool *more) {
     char ended_by = ',';
     row->count = 0;
@@ -158,7 +158,7 @@ static tt_status csv_read_header(csv_reader *r) {
 
 /* ---- scalars ---- */
 
-/* A step is a whole number, which tables may write as a real one ("3.0"). */
+/* Read a step: a whole number, which tables may write as a real one ("3.0"). */
 static bool csv_step(const char *text, int64_t *step) {
     double x;
     char *end;

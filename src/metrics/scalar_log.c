@@ -55,7 +55,7 @@ static void purge_series(tt__series *series, int64_t step) {
         series->count--;
 }
 
-/* Let a series have the purges that it has not had: the first of them has the least step. */
+/* Apply the purges that the series has not had: the first has the least step, so it is enough. */
 static void settle_series(const tt__scalar_log *log, tt__series *series) {
     size_t low = 0, high = log->purge_count;
     while (low < high) {

@@ -24,7 +24,7 @@
 
 enum { EDGES = TT__HISTOGRAM_EDGES, HALF = EDGES / 2 };
 
-/* All limits, ascending. Multiplied up as PyTorch does, so that they have the same bits. */
+/* Make all limits, ascending, by PyTorch's multiplications, so that they have the same bits. */
 static void make_limits(double *limit) {
     double v = 1e-12;
     limit[HALF] = 0;
@@ -53,7 +53,7 @@ static double value_at(const void *values, int64_t i, tt_dtype dtype) {
 
 static void count_value(tt__histogram *h, double x) {
     int at = limit_below(h->limit, x);
-    at -= at == EDGES - 1 && x == h->limit[EDGES - 1]; /* the last bucket has its end */
+    at -= at == EDGES - 1 && x == h->limit[EDGES - 1]; /* the last bucket includes its upper limit */
     if (at >= 0 && at < EDGES - 1)
         h->count[at]++;
     h->min = h->num == 0 || x < h->min ? x : h->min;
@@ -63,7 +63,8 @@ static void count_value(tt__histogram *h, double x) {
     h->sum_squares += x * x;
 }
 
-/* count[i] is of the values from limit[i] on: leave it to its upper limit, without empty buckets outside. */
+/* Before, count[i] has the values from limit[i] on. Move each count to its upper limit, and cut off empty buckets at
+ * both ends. */
 static void cut_histogram(tt__histogram *h) {
     size_t first = 0, last = EDGES - 2;
     while (first < last && h->count[first] == 0)
@@ -125,7 +126,7 @@ static tt_status writer_append(tt_summary_writer *w, tt__append_file *file) {
 static tt_status open_events(tt_summary_writer *w) {
     tt_status status;
     bool taken;
-    do { /* its name can be guessed, so whatever has it already is nothing of ours */
+    do { /* its name can be guessed, so a file that has it already is not ours */
         char *path = events_path(w->log_dir);
         if (!path)
             return tt__fail(TT_ERR_MEMORY, "tt_summary_writer_new: no memory");

@@ -43,8 +43,8 @@ static tt_tensor *kv_append(const tt__kv_cache *cache, tt_tensor *all, const tt_
     return !place || tt_copy(place, added) ? NULL : tt_narrow(all, 2, 0, cache->used + n);
 }
 
-/* Put a layer's keys and values (1,H,T,D) behind those that are there; *k and *v become those of all tokens up to
- * them, (1,H,used+T,D). */
+/* Append a layer's keys and values (1,H,T,D) to the cache; *k and *v become those of all tokens so far,
+ * (1,H,used+T,D). */
 static tt_status kv_cache_add(tt__kv_cache *cache, int64_t layer, tt_tensor **k, tt_tensor **v) {
     *k = *k ? kv_append(cache, cache->keys[layer], *k) : NULL;
     *v = *v ? kv_append(cache, cache->values[layer], *v) : NULL;
@@ -71,7 +71,7 @@ static tt_tensor *lm_drop(const tt_module *self, const tt__causal_lm *lm, tt_ten
 
 /* ---- attention: q, k, v (B,H,T,D), E = H D ---- */
 
-/* With dropout of the weights, which the fused operator has not: (B,H,T,T) numbers in memory. */
+/* Attention with dropout of the weights, which the fused operator lacks: all weights (B,H,T,T) are in memory. */
 static tt_tensor *attention_dropped(const tt_module *self, tt_tensor *q, tt_tensor *k, tt_tensor *v, double p) {
     int64_t T = tt_tensor_size(q, 2);
     double scale = 1 / sqrt((double)tt_tensor_size(q, 3));
@@ -94,7 +94,7 @@ static tt_tensor *causal_attention(const tt_module *self, const tt__lm_block *bl
         return NULL;
     tt_tensor *q = split_qkv_heads(lm, part[0]), *k = split_qkv_heads(lm, part[1]), *v = split_qkv_heads(lm, part[2]),
               *y;
-    bool first = !lm->cache || !lm->cache->used; /* later ones come one at a time and see all */
+    bool first = !lm->cache || !lm->cache->used; /* later tokens come one at a time and see all before them */
     if (lm->cache && kv_cache_add(lm->cache, block->index, &k, &v))
         return NULL;
     if (!lm->cache && lm->attn_dropout > 0 && tt_module_training(self))
@@ -171,7 +171,7 @@ tt_module *tt__lm_part_module(tt_module *self, int64_t part, int64_t k) {
 enum { LM_MOST_LAYERS = 1000 };
 
 tt_status tt__lm_sizes_check(const char *who, const tt__causal_lm *lm) {
-    double E = (double)lm->n_embd, most = (double)(INT64_MAX / 64); /* elements: far less than overflows in bytes */
+    double E = (double)lm->n_embd, most = (double)(INT64_MAX / 64); /* elements: their bytes are far from an overflow */
     if (lm->vocab_size < 1 || lm->n_positions < 1 || lm->n_embd < 1 || lm->n_layer < 1 || lm->n_head < 1)
         return tt__fail(TT_ERR_INVALID,
                         "%s: expected sizes of at least 1, got vocabulary %lld, positions %lld, n_embd %lld, n_layer "

@@ -1,6 +1,6 @@
 /* Text, one token after the other. The prompt runs through the model at once and leaves its keys and values in a cache
- * (causal_lm.h); each further token costs one position. When all positions are used, a sliding window begins anew
- * with the last half of its tokens, so that a token costs two positions in the mean. */
+ * (causal_lm.h); each further token costs one position. When all positions are used, a sliding window begins anew with
+ * the last half of its tokens, so a token costs two positions on average. */
 
 #include "base/args.h"
 #include "base/error.h"
@@ -17,10 +17,10 @@
  * then top_p (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020). One draw takes 64 bits of the
  * generator. */
 
-/* Candidates, the likeliest first where only some of them may be chosen. */
+/* Candidates; with top_k or top_p the likeliest first. */
 typedef struct candidates {
     int64_t count;
-    tt_tensor *logits, *ids; /* f64, i64 on the host; no ids: they are 0, 1, ... */
+    tt_tensor *logits, *ids; /* f64, i64 on the host; ids NULL: 0, 1, ... */
     double largest;
 } candidates;
 
@@ -45,7 +45,7 @@ static double weigh(const candidates *c, double temperature, double *weight) {
     return sum;
 }
 
-/* Return how many of the first have at least this share of the sum; their own sum takes its place. */
+/* Return how many of the first candidates have at least this share of *sum, which becomes their own sum. */
 static int64_t nucleus(const double *weight, int64_t count, double share, double *sum) {
     double enough = share * *sum, part = 0;
     int64_t n = 0;
@@ -139,7 +139,7 @@ static tt_tensor *new_ids(const generation *g, int64_t total) {
     return tt_to_device(ids, tt_tensor_device(g->lm->token_weight));
 }
 
-/* Choose the token behind the first `total`. */
+/* Choose the token that follows the first `total`. */
 static tt_status next_token(generation *g, int64_t total, int64_t *token) {
     TT_AUTO_SCOPE;
     int64_t P = g->lm->n_positions;
@@ -156,7 +156,7 @@ static tt_status next_token(generation *g, int64_t total, int64_t *token) {
     return tt__token_choose(token, logits, &g->choice);
 }
 
-/* Set *count as tokens are made. */
+/* Generate tokens; *count is how many there are so far. */
 static tt_status generate_all(generation *g, int64_t *count) {
     const tt_model_generate_args *a = &g->a;
     bool go_on = true;

@@ -28,7 +28,7 @@ static tt_tensor *gpt2_conv1d_forward(tt_module *self, tt_tensor *x) {
 static const tt_module_class gpt2_conv1d_class =
     TT_MODULE_CLASS(.name = "Conv1D", .forward = gpt2_conv1d_forward, .destroy = tt__layer_destroy);
 
-/* Its weights are drawn when the model is whole. */
+/* Make a Conv1D layer. Its weights are drawn once the model is complete. */
 static tt_module *gpt2_conv1d(const tt_model_gpt2_args *a, int64_t in, int64_t out) {
     tt_module *self = tt__layer_new(who, &gpt2_conv1d_class, sizeof(conv1d_layer));
     conv1d_layer *l = tt_module_user(self);
@@ -65,7 +65,7 @@ static tt_module *gpt2_embedding(const tt_model_gpt2_args *a, int64_t count) {
     return tt_nn_embedding(count, a->n_embd, .generator = a->generator, .dtype = a->dtype);
 }
 
-/* ---- blocks: their two halves are modules that share what the block keeps ---- */
+/* ---- blocks: their two halves are modules that share the block's tt__lm_block ---- */
 
 static tt_tensor *gpt2_attention_forward(tt_module *self, tt_tensor *x) {
     return tt__lm_attend(self, tt_module_user(self), x);
@@ -149,8 +149,8 @@ static tt_status gpt2_build(tt_module *self, const tt_model_gpt2_args *a) {
                                            : tied_head(lm->token_weight));
 }
 
-/* Draw all matrices: normal with deviation 0.02, what ends a residual branch divided by the square root of how many
- * branches there are. */
+/* Draw all matrices: normal with deviation 0.02; those that end a residual branch are divided by the square root of the
+ * number of branches. */
 static tt_status gpt2_draw(tt_module *self, const tt_model_gpt2_args *a) {
     const tt_named_tensors *all = tt_module_parameters(self);
     for (int64_t i = 0; all && i < all->count; i++) {
@@ -204,7 +204,7 @@ tt_module *tt_model_gpt2_with(const tt_model_gpt2_args *args, size_t size) {
 static const char load_name[] = "tt_model_gpt2_load_state_dict";
 static const char head_name[] = "lm_head.weight";
 
-/* A state as the model has it. */
+/* A state dict under the model's names, in its type. */
 typedef struct gpt2_state {
     int64_t count;
     const char **names;
@@ -215,7 +215,7 @@ static bool is_mask(const char *name) {
     return tt__ends_with(name, ".attn.bias") || tt__ends_with(name, ".attn.masked_bias");
 }
 
-/* Is `name` this one, with or without "transformer." or what PyTorch's DDP puts before it? */
+/* Is `name` this one, alone or behind a prefix that ends in a dot ("transformer.", or "module." of PyTorch's DDP)? */
 static bool is_named(const char *name, const char *end) {
     size_t n = strlen(name), m = strlen(end);
     return n >= m && !strcmp(name + n - m, end) && (n == m || name[n - m - 1] == '.');
@@ -233,7 +233,8 @@ static tt_status gpt2_take_tensor(gpt2_state *s, const char *name, tt_tensor *x,
     return s->tensors[s->count++] ? TT_OK : tt_last_status();
 }
 
-/* Take all but masks. A head that is missing is the table of tokens, if it is that in the model. */
+/* Take all tensors except masks. If the head is missing and the model's head is its table of tokens, take that
+ * table. */
 static tt_status gpt2_take_state(gpt2_state *s, const tt_named_tensors *state, tt_dtype dtype, bool tied) {
     tt_tensor *tokens = NULL;
     bool head = false;
@@ -271,7 +272,7 @@ tt_status tt_model_gpt2_load_state_dict(tt_module *model, const tt_named_tensors
         return tt__fail(TT_ERR_INVALID, "%s: expected a model of tt_model_gpt2(), got a %s", load_name,
                         tt_module_class_name(tt__module_unwrapped(model)));
     TT__TRY(list_check(state));
-    TT_AUTO_SCOPE; /* of what is converted */
+    TT_AUTO_SCOPE; /* frees converted tensors */
     gpt2_state s = {.names = calloc((size_t)state->count + 1, sizeof *s.names),
                     .tensors = calloc((size_t)state->count + 1, sizeof *s.tensors)};
     bool no_grad = tt_no_grad_begin(), tied = !tt_named_tensors_find(tt_module_parameters(model), head_name);

@@ -23,7 +23,7 @@
 
 enum { MOST_BYTES = 1 << 20 };
 
-/* ---- entries; what is wrong is added to the list ---- */
+/* ---- entries; errors are added to the list `all` ---- */
 
 static void config_size(const json_t *config, const char *key, bool required, int64_t *size, tt__problem_list *all) {
     const json_t *entry = json_object_get(config, key);
@@ -55,7 +55,7 @@ static bool config_bool(const json_t *config, const char *key, bool otherwise, t
     return json_is_true(entry);
 }
 
-/* One of a few words, the first of which stands for what is not there; -1: another one. */
+/* Read an entry that is one of a few words; the first is the default. Returns its number; -1: another word. */
 static int config_word(const json_t *config, const char *key, const char *const *words, tt__problem_list *all) {
     const json_t *entry = json_object_get(config, key);
     const char *word = entry && !json_is_null(entry) ? json_string_value(entry) : words[0];
@@ -75,7 +75,7 @@ static void config_must_be(const json_t *config, const char *key, bool value, tt
 static void config_take(const json_t *config, tt_model_gpt2_args *a, tt__problem_list *all) {
     static const char *const kinds[] = {"gpt2", NULL};
     static const char *const activations[] = {"gelu_new", "gelu_pytorch_tanh", "gelu", NULL};
-    double epsilon = 1e-5, embd = 0.1, attn = 0.1, resid = 0.1; /* where the file is silent, as its writers mean it */
+    double epsilon = 1e-5, embd = 0.1, attn = 0.1, resid = 0.1; /* defaults of the files' writers */
     bool old = !json_object_get(config, "n_positions") && json_object_get(config, "n_ctx");
     config_word(config, "model_type", kinds, all);
     config_size(config, "vocab_size", true, &a->vocab_size, all);
@@ -101,7 +101,7 @@ static void config_take(const json_t *config, tt_model_gpt2_args *a, tt__problem
 
 /* ---- files ---- */
 
-/* Read and free what was loaded; NULL: `error` says why it was not. */
+/* Read and free a loaded config; NULL: `error` says why it could not be loaded. */
 static tt_status config_use(json_t *config, const json_error_t *error, const char *name, tt_model_gpt2_args *a) {
     tt__problem_list all = {0};
     if (!config)
@@ -132,7 +132,7 @@ static tt_status gpt2_config_read(const char *path, tt_model_gpt2_args *a) {
 
 static const char pretrained_name[] = "tt_model_gpt2_from_pretrained";
 
-/* Join a folder, of which `length` bytes count, and a name; the caller's to free. */
+/* Join the first `length` bytes of a folder's path, and a name. The caller frees the result. */
 static char *model_path_in(const char *folder, size_t length, const char *name) {
     char *path = NULL;
     if (asprintf(&path, "%.*s%s%s", (int)length, folder, length && folder[length - 1] != '/' ? "/" : "", name) < 0)
@@ -140,7 +140,7 @@ static char *model_path_in(const char *folder, size_t length, const char *name) 
     return path;
 }
 
-/* Set the paths of the weights and of the config.json beside them; the caller's to free, also after a failure. */
+/* Set the paths of the weights and of the config.json beside them. The caller frees both, also after a failure. */
 static tt_status find_model_files(const char *path, char **weights, char **config) {
     struct stat s;
     const char *slash = strrchr(path, '/');

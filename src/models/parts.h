@@ -1,12 +1,12 @@
-/* Helpers for building models. Each child is made in the call that adds it, so that after a failure none is left
- * without an owner; the module owns what was added. */
+/* Helpers for building models. Each child is made in the call that adds it to the module, so that after a failure none
+ * is left without an owner. */
 #ifndef TT_MODELS_PARTS_H
 #define TT_MODELS_PARTS_H
 
 #include "base/error.h"
 #include "nn/initial.h"
 
-/* Add a child under a name; *part borrows it. A child that is NULL, or can't be added, is the error; it is freed. */
+/* Add a child under a name; *part borrows it. Fails if the child is NULL or can't be added; then it is freed. */
 tt_status tt__add_part(tt_module **part, tt_module *self, const char *name, tt_module *child);
 
 /* Add a child under the next number, "0", "1", ... */

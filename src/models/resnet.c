@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* What all convolutions and normalisations of a network have in common. */
+/* Arguments of all convolutions and normalisations of a network. */
 typedef struct resnet_made {
     const char *who; /* begins errors */
     tt_generator *generator;
@@ -43,7 +43,7 @@ typedef struct resnet_block {
     tt_module *downsample;                          /* or NULL */
 } resnet_block;
 
-/* Make a convolution without bias, whose stride alone makes the image smaller, and its normalisation. */
+/* Make a convolution without bias, padded so that only its stride makes the image smaller. */
 static tt_module *resnet_conv(const resnet_made *made, int64_t in, int64_t out, int64_t kernel, int64_t stride) {
     return tt_nn_conv2d(in, out, kernel, .stride = stride, .padding = kernel / 2, .no_bias = true,
                         .generator = made->generator, .dtype = made->dtype);
@@ -182,7 +182,7 @@ static int64_t resnet_part_count(tt_module *self) {
     return parts;
 }
 
-/* The block that is part `part`; NULL: it is none. */
+/* The block that is part `part`; NULL: the part is no block. */
 static tt_module *block_of_part(const resnet *net, int64_t part) {
     for (int i = 0; i < LAYERS && part > 0; i++) {
         int64_t blocks = tt_module_child_count(net->layer[i]);
@@ -243,7 +243,7 @@ static tt_status draw_convs(tt_module *self, tt_generator *generator) {
     return all ? TT_OK : tt_last_status();
 }
 
-/* Begin all blocks as the identity: the weight of their last normalisation is zero. */
+/* Let all blocks begin as the identity, by zeroing the weight of their last normalisation. */
 static tt_status silence_blocks(const resnet *net, const char *who) {
     for (int i = 0; i < LAYERS; i++)
         for (int64_t j = 0; j < tt_module_child_count(net->layer[i]); j++) {

@@ -30,8 +30,8 @@ static tt_status check_children(const char *who, const tt_nn_sequential_args *a)
     return TT_OK;
 }
 
-/* Free the children from number `from` on that have no parent; from the end, so that one that comes twice is freed at
- * its first place. */
+/* Free the children from number `from` on that have no parent. Go from the end on, so that a child that is listed twice
+ * is freed at its first place. */
 static void free_children(const tt_nn_sequential_args *a, int64_t from) {
     for (int64_t i = a->count; i-- > from;)
         if (container_child(a, i) && !child_came_before(a, i) && !container_child(a, i)->parent)
@@ -55,7 +55,7 @@ static tt_module *container_new(const char *who, const tt_module_class *cls, con
         return NULL;
     }
     for (int64_t i = 0; i < a->count; i++) {
-        if (container_add(module, a, i)) { /* which has freed that child */
+        if (container_add(module, a, i)) { /* a failed call has freed the child */
             free_children(a, i + 1);
             tt_module_free(module);
             return NULL;
@@ -66,7 +66,8 @@ static tt_module *container_new(const char *who, const tt_module_class *cls, con
 
 static bool may_be_cut(const tt_module *module) {
     const tt_module_class *cls = &module->cls;
-    return cls->part_count && !module->hook_count && !module->amp.on; /* the other two are there, too */
+    /* a class with part_count also has a chain's other two functions */
+    return cls->part_count && !module->hook_count && !module->amp.on;
 }
 
 int64_t tt__chain_length(tt_module *module) {
@@ -74,7 +75,7 @@ int64_t tt__chain_length(tt_module *module) {
     return count < 1 ? 1 : count;
 }
 
-/* A class that says less than 1 has one part: its whole forward. */
+/* Has the module parts? With a count below 1 its whole forward is the one part. */
 static bool module_is_chain(tt_module *module) { return may_be_cut(module) && module->cls.part_count(module) >= 1; }
 
 tt_tensor *tt__chain_forward(tt_module *module, int64_t i, tt_tensor *x) {
@@ -97,8 +98,8 @@ static tt_status give_back(tt_tensor *const *in, int64_t in_count, tt_tensor **o
     return TT_OK;
 }
 
-/* Run the children: the first takes all inputs, the last gives all outputs. What goes from child to child is freed once
- * its records have it: it may be most of a network's memory. */
+/* Run the children: the first takes all inputs, the last gives all outputs. Tensors between children, which may be most
+ * of a network's memory, are freed as soon as the records hold what they need. */
 static tt_status sequential_forward_many(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
                                          int64_t out_count) {
     int64_t n = tt_module_child_count(self);
@@ -132,7 +133,7 @@ static int64_t sequential_part_count(tt_module *self) {
     return children ? parts : 1;
 }
 
-/* The child that part *part is of, whose number within that child *part becomes; NULL: an empty Sequential. */
+/* The child that has part *part; *part becomes the part's number within the child. NULL: an empty Sequential. */
 static tt_module *child_of_part(tt_module *self, int64_t *part) {
     for (int64_t i = 0; i < tt_module_child_count(self); i++) {
         tt_module *child = tt_module_child_at(self, i);
@@ -171,7 +172,7 @@ tt_module *tt_nn_sequential_with(const tt_nn_sequential_args *args, size_t size)
     return container_new("tt_nn_sequential", &sequential_class, &a);
 }
 
-/* Lists and dictionaries of children, which whoever has them calls one by one. */
+/* Lists and dictionaries of children, which the program calls one by one. */
 
 static tt_status no_forward(tt_module *self, tt_tensor *const *in, int64_t in_count, tt_tensor **out,
                             int64_t out_count) {

@@ -1,4 +1,4 @@
-/* Conv1d, Conv2d, ConvTranspose2d. What their operators check in each call is checked then. */
+/* Conv1d, Conv2d, ConvTranspose2d. Constructors don't check what the operators check in each call. */
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"

@@ -1,3 +1,4 @@
+/* Embedding: rows of a weight, chosen by index. */
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"

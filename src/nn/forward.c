@@ -21,12 +21,12 @@ typedef struct call {
     int64_t out_count;
 } call;
 
-/* Return why `which` function, "forward", gave NULL. `before`: tt__error_count() when it began; if it recorded nothing
- * since, that is recorded. */
+/* Return why `which` function, "forward", gave NULL. `before`: tt__error_count() when it began; if it has recorded no
+ * error since, one is recorded. */
 static tt_status gave_null(const tt_module *module, const char *which, uint64_t before) {
     if (tt__error_count() != before && tt_last_status())
         return tt_last_status();
-    char earlier[400]; /* perhaps of what the module was made of */
+    char earlier[400]; /* an earlier error may be the cause */
     tt__tensor_fail(TT_ERR_STATE,
                     "the %s of a %s gave NULL without an error: expected a tensor, or NULL where a call had failed%s",
                     which, module->cls.name, tt__error_quote(earlier, sizeof earlier));
@@ -78,7 +78,7 @@ static tt_status call_many(tt_module *module, const call *c) {
 
 static tt_status forward_run(tt_module *module, const call *c);
 
-/* Call the class's function for as many tensors. */
+/* Call the class's function for these numbers of tensors. */
 static tt_status call_class(tt_module *module, const call *c) {
     if (module->cls.forward && c->in_count == 1 && c->out_count == 1)
         return call_one(module, c);
@@ -152,7 +152,7 @@ static tt_status run_with_hooks(tt_module *module, const call *c) {
     return status;
 }
 
-/* Note that a function of the user's gets these, and may keep them while their scope lasts. */
+/* Note that a function of the user's sees these tensors, and may use them while their scope lasts. */
 static void show(tt_tensor *const *x, int64_t count) {
     for (int64_t i = 0; i < count; i++)
         if (x[i])
@@ -177,7 +177,7 @@ static tt_tensor *cast_float(tt_tensor *x, tt_dtype dtype) {
     return tt__is_float(has) && has != TT_F64 && has != dtype ? tt_to(x, dtype) : x;
 }
 
-/* Run it under autocast, and cast its results to f32. */
+/* Run the module under autocast, and cast its results to f32. */
 static tt_status forward_cast(tt_module *module, const call *c) {
     const tt__module_amp amp = module->amp;
     int before = tt_autocast_begin(amp.autocasts ? amp.dtype : TT_BF16, .disabled = !amp.autocasts);

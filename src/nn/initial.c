@@ -91,7 +91,7 @@ tt_status tt__add_weight_and_bias(tt_module *module, tt_shape shape, double fan_
     return outputs && !*bias ? tt_last_status() : TT_OK;
 }
 
-/* Give x, filled with a value, to `add`; it is freed where that fails. */
+/* Fill x with a value, and register it as a parameter or a buffer; on failure x is freed. */
 static tt_status add_full(tt_module *module, const char *who, const char *name, tt_tensor *x, double value,
                           bool is_buffer) {
     tt_status status = x ? tt__fill_out(who, x, value) : tt_last_status();

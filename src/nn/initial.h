@@ -14,7 +14,7 @@ typedef struct tt__drawing {
     tt_dtype dtype;
 } tt__drawing;
 
-/* Is dtype one that layers are made in, f32 or f64? Else TT_ERR_DTYPE. */
+/* Can layers be made in this dtype, f32 or f64? Else TT_ERR_DTYPE. */
 tt_status tt__layer_dtype_check(const char *who, tt_dtype dtype);
 
 /* Make a module whose tt_module_user() is zeroed memory of so many bytes, which tt__layer_destroy, the class's
@@ -54,8 +54,8 @@ tt_status tt__add_filled(tt_module *module, const char *who, const char *name, t
 tt_status tt__add_buffer(tt_module *module, const char *who, const char *name, tt_shape shape, tt_dtype dtype,
                          double value, tt_tensor **made);
 
-/* ---- temporaries: what a forward makes on its way. Records hold what they need of it; the rest is abandoned at the
- * end, as nobody else frees it where no scope is open. ---- */
+/* ---- temporaries: tensors that a forward makes on its way. Records hold what they need of them. They are abandoned at
+ * the end, because without an open scope nobody else would free them. ---- */
 
 /* Is x one of the list? */
 static inline bool tt__tensor_is_among(const tt_tensor *x, tt_tensor *const *list, int64_t count) {

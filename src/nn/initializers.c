@@ -1,3 +1,4 @@
+/* Initializers of parameters: constant, drawn, by fans, orthogonal. */
 #include "base/args.h"
 #include "base/error.h"
 #include "tensor/ops/ops.h"

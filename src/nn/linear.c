@@ -1,3 +1,4 @@
+/* Linear: a product with a weight, and a bias. */
 #include "base/args.h"
 #include "base/error.h"
 #include "nn/initial.h"
@@ -14,7 +15,7 @@ static tt_tensor *linear_module_forward(tt_module *self, tt_tensor *x) {
 static const tt_module_class linear_class =
     TT_MODULE_CLASS(.name = "Linear", .forward = linear_module_forward, .destroy = tt__layer_destroy);
 
-/* A size of 0 may be that of what could not be made: the error before says why. */
+/* A size of 0 may come of an object that could not be made: the error before says why. */
 static tt_status linear_sizes_check(const tt_nn_linear_args *a) {
     char earlier[TT__ERROR_TEXT_SIZE] = "";
     if (a->in_features >= 1 && a->out_features >= 1)

@@ -1,4 +1,4 @@
-/* Loading a state dict: all entries are checked before any is copied, and all that is wrong is told at once. */
+/* Loading a state dict: all entries are checked before any is copied, and one error lists all that is wrong. */
 #include "base/args.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -13,8 +13,8 @@ static const char who[] = "tt_module_load_state_dict";
 typedef struct loading {
     const tt_named_tensors *own, *state;
     const tt_module_load_state_dict_args *args;
-    int64_t *source;     /* of each of the module's entries: the one of the state, or -1 */
-    int64_t *target;     /* the reverse */
+    int64_t *source;     /* by the module's entries: the entry of the state, or -1 */
+    int64_t *target;     /* by the state's entries: the entry of the module, or -1 */
     tt__name_map places; /* of the module's entries */
 } loading;
 
@@ -37,8 +37,8 @@ static bool index_places(loading *l) {
     return true;
 }
 
-/* Find the module's entry that one of the state is for: under its own name, a renamed one, or without the "module."
- * that PyTorch's DDP adds. -1: there is none. */
+/* Find the module's entry for an entry of the state, by its name, its new name after .renames, or its name without the
+ * "module." that PyTorch's DDP adds. -1: there is none. */
 static int64_t find_target(const loading *l, const char *name) {
     static const char prefix[] = "module.";
     split_name renamed = {"", name};
@@ -69,8 +69,8 @@ static void match_entries(loading *l, tt__problem_list *all) {
     }
 }
 
-/* Check that each tensor has an entry: one that has several names (tied weights) may have it under any of them, as
- * files of Hugging Face's libraries do. False: no memory. */
+/* Check that each tensor has an entry. For a tensor with several names (tied weights) an entry under one of them is
+ * enough, as in files of Hugging Face's libraries. False: no memory. */
 static bool check_lacking(const loading *l, tt__problem_list *all) {
     tt__pointer_map given = {0};
     bool enough = true;
@@ -91,7 +91,7 @@ static void check_unexpected(const loading *l, tt__problem_list *all) {
                             l->state->names[i]);
 }
 
-/* An entry that has a place must fit it, strict or not, as in PyTorch. */
+/* Check that entries fit the tensors they are for, strict or not, as in PyTorch. */
 static void check_shapes(const loading *l, tt__problem_list *all) {
     for (int64_t i = 0; i < l->state->count; i++) {
         if (l->target[i] < 0)
@@ -124,7 +124,7 @@ static bool check_tied(const loading *l, tt__problem_list *all) {
     return enough;
 }
 
-/* Check all, and copy what is there, if it is to be. */
+/* Check all, and if `copy`, copy the entries. */
 static tt_status load_matched(loading *l, bool copy) {
     tt__problem_list all = {.count = 0};
     match_entries(l, &all);

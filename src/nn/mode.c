@@ -45,11 +45,11 @@ tt_status tt_module_requires_grad_(tt_module *module, bool requires_grad) {
 /* A tensor of the tree, with what it and its gradient will be. The copies are ours until they change places. */
 typedef struct conversion {
     tt_tensor *tensor;
-    int entries; /* names it has in this tree: each holds a reference */
+    int entries; /* how many names it has in this tree, each with a reference */
     tt_tensor *copy, *grad_copy;
 } conversion;
 
-/* Another type for what is floating, or another device for all. */
+/* Convert floats to another type, or move all tensors to another device. */
 typedef struct plan {
     const char *who;
     const tt_device *device; /* NULL: convert to `dtype` */
@@ -128,7 +128,7 @@ static void exchange_one(conversion *item) {
     tt__tensor_swap(item->tensor, item->copy);
     if (item->grad_copy) {
         tt__tensor_swap(leaf->grad, item->grad_copy);
-    } else if (leaf) { /* its memory is of the old type, or elsewhere */
+    } else if (leaf) { /* grad's memory has the old type or device */
         tt__tensor_disown(leaf->grad);
         leaf->grad = NULL;
     }

@@ -171,7 +171,7 @@ static bool tree_contains(tt_module *root, tt_module *module) { return tt__modul
 
 /* ---- names ---- */
 
-enum { FEW_NAMES = 16 }; /* which are found faster without a map */
+enum { FEW_NAMES = 16 }; /* for so few, a search is faster than a map */
 
 /* Numbers in the map: 2i for child i, 2i + 1 for tensor i. */
 static int64_t find_name(const tt_module *module, const char *name) {
@@ -265,7 +265,7 @@ tt_status tt_module_add_module(tt_module *parent, const char *name, tt_module *m
 /* Does a module, this or another one, hold the tensor? */
 static bool is_held(const tt_tensor *x) { return x->owner == TT__OWNER_HOLDER && x->holder == holder; }
 
-/* Take one reference for the new entry: the owner's, or, where a module holds the tensor already, a new one. */
+/* Take one reference for the new entry: the owner's, or a new one if a module holds the tensor already. */
 static tt_status hold_tensor(const tt__module_tensor *entry) {
     if (is_held(entry->tensor)) {
         tt__tensor_ref(entry->tensor);

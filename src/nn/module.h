@@ -1,10 +1,10 @@
 /* The inside of a module.
  *
- * Life. A module is counted: one reference is its owner's (the caller or its parent), one each wrapper's. A tensor that
- * is registered has one reference for each entry it has, whatever module that is in.
+ * Life. A module is counted: one reference is its owner's (the caller or its parent), the others are its wrappers'. A
+ * registered tensor has one reference for each of its entries, in all modules.
  *
- * Lists are made when asked for and kept until the tree changes: a change drops those of the module, of all above
- * it, and of all that wrap one of these. */
+ * Lists are made when asked for, and kept until the tree changes. A change drops the lists of the module, of all
+ * modules above it, and of all that wrap one of these. */
 #ifndef TT_NN_MODULE_H
 #define TT_NN_MODULE_H
 
@@ -27,7 +27,7 @@ typedef enum tt__list_kind {
 typedef struct tt__module_list {
     _Atomic bool made;
     size_t count, room;
-    tt__pointer_map seen; /* tensors that have a place, while the list is made */
+    tt__pointer_map seen; /* while the list is made: the tensors it has */
     char **names;
     union {
         void **items;
@@ -56,8 +56,7 @@ typedef struct tt__module_hook {
     void (*destroy)(void *user); /* NULL: `user` is borrowed */
 } tt__module_hook;
 
-/* What tt_amp_initialize() made of a module: around its forward, inputs are cast and autocast is on; then its results
- * are f32. */
+/* How tt_amp_initialize() changed a module's forward: inputs are cast, autocast is on, and results are cast to f32. */
 typedef struct tt__module_amp {
     bool on, casts_inputs, autocasts;
     tt_dtype dtype;
@@ -84,7 +83,7 @@ struct tt_module {
     size_t child_count;
     tt__module_tensor *tensors; /* in the order of registration */
     size_t tensor_count;
-    tt__name_map names; /* of a module with many children and tensors, of all of them */
+    tt__name_map names; /* of all children and tensors, once there are many */
     tt__module_hook *hooks;
     size_t hook_count;
     _Atomic int hooks_running; /* depth of forwards that are inside hooks */
@@ -105,13 +104,13 @@ static inline tt_module *tt__module_unwrapped(const tt_module *module) {
  * failure. */
 tt_status tt__module_walk(tt_module *module, tt_status (*visit)(tt_module *module, void *user), void *user);
 
-/* Release what the hook's user has handed to it. */
+/* Release the hook's `user`, if the hook owns it. */
 static inline void tt__module_hook_release(const tt__module_hook *hook) {
     if (hook->destroy)
         hook->destroy(hook->user);
 }
 
-/* Would tt_module_load_state_dict(), without options, take this state? Its error if not; nothing is changed. */
+/* Would tt_module_load_state_dict(), without options, take this state? Returns its error if not. Changes nothing. */
 tt_status tt__module_check_state(tt_module *module, const tt_named_tensors *state);
 
 /* tt_module_to() that leaves batch norms as they are. */
@@ -129,9 +128,8 @@ const tt_module_class *tt__module_class(const tt_module *module);
 /* Empty a list. */
 void tt__module_list_drop(tt__module_list *list);
 
-/* Which of several threads is this that run one module at once, each on a part of the batch (DataParallel)? Number
- * `index` of `count`; 0 of 1 in a thread that runs no replica. What a forward changes beside its results, running
- * statistics, replica 0 changes. */
+/* This thread's place among threads that run one module at once, each on a part of the batch (DataParallel): number
+ * `index` of `count`; 0 of 1 in a thread that runs no replica. Only replica 0 changes running statistics. */
 typedef struct tt__replica {
     int index, count;
 } tt__replica;
@@ -141,11 +139,11 @@ tt__replica tt__replica_of_thread(void);
 /* Set it for this thread. Returns what it was. */
 tt__replica tt__replica_set(tt__replica replica);
 
-/* How many parts the forward has; 1 for what can't be cut: its class says nothing, or it has hooks or casts of its own
- * around its whole forward. */
+/* How many parts the forward has. 1 for a module that can't be cut, because its class has no parts, or because hooks or
+ * casts surround its whole forward. */
 int64_t tt__chain_length(tt_module *module);
 
-/* Part i of the forward, of what part i - 1 gave. */
+/* Run part i of the forward on the result of part i - 1. */
 tt_tensor *tt__chain_forward(tt_module *module, int64_t i, tt_tensor *x);
 
 /* Number k of the modules that part i uses; NULL: no more. */

@@ -1,4 +1,4 @@
-/* B batch, T queries, S keys, E = embed_dim, H heads of D = E / H numbers. */
+/* MultiheadAttention. B batch, T queries, S keys, E = embed_dim, H heads of D = E / H numbers. */
 
 #include "base/args.h"
 #include "base/error.h"
@@ -15,7 +15,7 @@ typedef struct multihead {
     int64_t embed_dim, heads, kdim, vdim;
     double dropout;
     bool batch_first, is_causal;
-    tt_tensor *in_proj_weight, *proj_weight[3]; /* borrowed: the one, or those of q, k and v */
+    tt_tensor *in_proj_weight, *proj_weight[3]; /* borrowed: one for all, or one each for q, k and v */
     tt_tensor *in_proj_bias;                    /* NULL: none */
     tt_module *out_proj;
 } multihead;
@@ -133,7 +133,7 @@ static tt_tensor *project(attention_run *run, tt_tensor *x, int i) {
     return attention_temporary(run, tt_linear(x, weight, bias));
 }
 
-/* Make q, k and v (B,H,...,D): of one tensor by one product. */
+/* Make q, k and v (B,H,...,D); by one product if they come of one tensor. */
 static void project_all(attention_run *run, tt_tensor **qkv) {
     const tt_multihead_attention_args *a = run->a;
     const multihead *m = run->m;
@@ -149,7 +149,7 @@ static void project_all(attention_run *run, tt_tensor **qkv) {
     }
 }
 
-/* A mask to add, of this shape: of a bool one, -infinity where it is true. */
+/* Make a mask to add, of this shape; a bool mask gives -infinity where it is true. */
 static tt_tensor *additive(attention_run *run, tt_tensor *mask, tt_shape shape) {
     mask = attention_temporary(run, tt_reshape(mask, shape));
     if (!mask || mask->dtype != TT_BOOL)
@@ -160,7 +160,8 @@ static tt_tensor *additive(attention_run *run, tt_tensor *mask, tt_shape shape) 
     return attention_temporary(run, tt_masked_fill(zeros, mask, -INFINITY));
 }
 
-/* What is added to the scores (B,H,T,S), in a shape that broadcasts to that one. *failed: NULL means an error. */
+/* Make what is added to the scores (B,H,T,S), in a shape that broadcasts to theirs; NULL: nothing, or, if *failed, an
+ * error. */
 static tt_tensor *whole_mask(attention_run *run, bool *failed) {
     const tt_multihead_attention_args *a = run->a;
     int64_t heads = run->m->heads;
@@ -187,8 +188,8 @@ static tt_tensor *causal_mask(attention_run *run) {
     return attention_temporary(run, tt_triu(all, 1));
 }
 
-/* softmax(q k^T / sqrt(D) + mask), all T x S of them. Rows that see nothing are 0, as those of the fused operator: what
- * is hidden gets a number that keeps softmax finite, and becomes 0 behind it. */
+/* softmax(q k^T / sqrt(D) + mask), all T x S of them. Rows that see nothing are 0, as with the fused operator: hidden
+ * scores get a number that keeps softmax finite, and their weights become 0 after it. */
 static tt_tensor *explicit_weights(attention_run *run, tt_tensor *q, tt_tensor *k, tt_tensor *mask, bool is_causal) {
     double D = (double)tt_tensor_size(q, -1);
     tt_tensor *scores = attention_temporary(run, tt_matmul(attention_temporary(run, tt_scale(q, 1 / sqrt(D))),
@@ -213,7 +214,7 @@ static tt_tensor *mean_weights(attention_run *run, tt_tensor *weights) {
     return run->batched ? mean : attention_temporary(run, tt_squeeze(mean, 0));
 }
 
-/* Attend, and give (B,H,T,D); *weights, where they are asked for, and where dropout acts on them, are in memory. */
+/* Attend, and return (B,H,T,D). All weights are in memory only if *weights is asked for or dropout acts on them. */
 static tt_tensor *attend_heads(attention_run *run, tt_tensor *const *qkv, tt_tensor **weights) {
     bool failed, is_causal = run->m->is_causal || run->a->is_causal, drops = run->training && run->m->dropout > 0;
     tt_tensor *mask = whole_mask(run, &failed);
@@ -308,7 +309,7 @@ static tt_status multihead_check(const tt_nn_multihead_attention_args *a) {
     return tt__layer_dtype_check("tt_nn_multihead_attention", a->dtype);
 }
 
-/* Add the parameters, filled with zeros, in PyTorch's order of names; drawn are those of out_proj, then these. */
+/* Add the parameters, filled with zeros, in PyTorch's order of names; those of out_proj are drawn first. */
 static tt_status multihead_add(tt_module *module, multihead *m, const tt_nn_multihead_attention_args *a) {
     static const char who[] = "tt_nn_multihead_attention", *const names[] = {"q_proj_weight", "k_proj_weight",
                                                                              "v_proj_weight"};

@@ -35,7 +35,7 @@ static tt_tensor *group_norm_forward(tt_module *self, tt_tensor *x) {
     return tt_group_norm(x, n->groups, .weight = n->weight, .bias = n->bias, .eps = n->eps);
 }
 
-/* What the layers have in common when they are made. */
+/* What the constructors of these layers share. */
 typedef struct norm_kind {
     const char *who;
     const tt_module_class *cls;
@@ -101,7 +101,7 @@ tt_module *tt_nn_group_norm_with(const tt_nn_group_norm_args *args, size_t size)
     return norm_new(&kind, &(norm_layer){.groups = a.num_groups, .eps = a.eps});
 }
 
-/* ---- BatchNorm1d and BatchNorm2d, and what may become of them ---- */
+/* ---- BatchNorm1d and BatchNorm2d, and the kinds that they may become ---- */
 
 typedef struct batch_norm {
     const char *who;
@@ -146,7 +146,8 @@ static tt_status batch_norm_begin(const batch_norm *b, const tt_tensor *x, bool 
 tt_tensor *tt__batch_norm_forward(tt_module *self, tt_tensor *x) {
     const batch_norm *b = tt_module_user(self);
     bool training = tt_module_training(self);
-    const bool keeps = !training || tt__replica_of_thread().index == 0; /* one of several replicas does */
+    /* of several replicas only one keeps statistics */
+    const bool keeps = !training || tt__replica_of_thread().index == 0;
     if (batch_norm_begin(b, x, training && keeps)) {
         if (training && b->kind)
             b->kind->refused(b->kind_user, b->features);

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A module looks at all its names when it gets one more. */
+/* A larger number can only be a mistake. */
 enum { RNN_MOST_LAYERS = 1000 };
 
 /* One layer in one direction; all borrowed from the module. */
@@ -35,20 +35,21 @@ typedef struct rnn_run {
     tt_module *self;
     const rnn_module *m;
     const tt_tensor *given; /* what the caller gave */
-    tt_tensor *x;           /* (T,B,C) of the layer */
+    tt_tensor *x;           /* (T,B,C): input of the next layer */
     tt_tensor *h0, *c0;     /* (layers * directions,B,H); NULL: zeros */
     tt_tensor *zeros;       /* (B,H), where they are needed */
     tt_tensor **h, **c;     /* (layers * directions): the last states */
 } rnn_run;
 
-/* What is made on the way is abandoned once its records hold it: without a scope nobody else would free it. */
+/* Replace run->x, and abandon the old one, whose records hold what they need: without a scope nobody else would free
+ * it. */
 static void rnn_go_on_with(rnn_run *run, tt_tensor *x) {
     if (run->x != x && run->x != run->given)
         tt__abandon(run->x);
     run->x = x;
 }
 
-/* The state before the recurrence number `at`. */
+/* The initial state of layer and direction number `at`. */
 static tt_tensor *rnn_state_before(rnn_run *run, tt_tensor *given, int64_t at) {
     if (given)
         return tt_select(given, 0, at);
@@ -161,7 +162,7 @@ static tt_status rnn_fail_counts(const tt_module *self, bool lstm, int64_t in_co
                             (long long)out_count);
 }
 
-/* Is x (T,B,C), (B,T,C) where batch_first, or (T,C), floats of the parameters' type, where they are? */
+/* Is x (T,B,C), with batch_first (B,T,C), or (T,C), and has it the parameters' type and device? */
 static tt_status rnn_check_input(const tt_module *self, const rnn_module *m, const tt_tensor *x) {
     const char *who = tt_module_class_name(self);
     const tt_tensor *weight = m->weights[0].weight_ih;

@@ -8,12 +8,12 @@
 #include <stdio.h>
 
 typedef struct encoder_layer {
-    tt_nn_transformer_encoder_layer_args args; /* what it was made with, for copies of it */
+    tt_nn_transformer_encoder_layer_args args; /* the constructor's, for copies of the layer */
     tt_module *self_attn, *linear1, *dropout, *linear2, *norm1, *norm2, *dropout1, *dropout2; /* children */
-    const tt_tensor *weight; /* of linear1: what inputs must fit */
+    const tt_tensor *weight; /* of linear1: inputs must have its type and device */
 } encoder_layer;
 
-/* One run of a layer; what goes in, and what it makes. */
+/* One run of a layer: its inputs and temporaries. */
 typedef struct layer_run {
     const encoder_layer *l;
     tt_module *self;
@@ -62,7 +62,7 @@ static tt_tensor *layer_steps(layer_run *run, tt_tensor *x) {
     return run_child(run, l->norm2, layer_temporary(run, tt_add(x, encoder_feedforward(run, x))));
 }
 
-/* Is x of d_model features? The norms and products inside would name other modules. */
+/* Has x d_model features? If the norms and products inside checked that, errors would name other modules. */
 static tt_status layer_check(tt_module *self, const encoder_layer *l, const tt_tensor *x) {
     int dims = x->shape.ndim;
     if ((dims == 2 || dims == 3) && x->shape.dim[dims - 1] == l->args.d_model)
@@ -135,7 +135,7 @@ tt_module *tt_nn_transformer_encoder_layer_with(const tt_nn_transformer_encoder_
         return NULL;
     l->args = a;
     tt_status status = encoder_layer_add(module, l);
-    l->args.generator = NULL; /* it need not live on */
+    l->args.generator = NULL; /* it may be freed before the layer is copied */
     return tt__layer_made(module, status);
 }
 
@@ -177,12 +177,12 @@ static tt_status bring_to(tt_module *module, const tt_tensor *x) {
     return tt_module_to_device(module, tt_tensor_device(x));
 }
 
-/* Make a copy of a layer, with its values, type and device. What is drawn for it is overwritten. */
+/* Make a copy of a layer, with its values, type and device. They overwrite the values that its constructor draws. */
 static tt_module *layer_copy(tt_module *layer) {
     const encoder_layer *from = tt_module_user(layer);
     tt_nn_transformer_encoder_layer_args a = from->args;
     const tt_named_tensors *state = tt_module_state_dict(layer);
-    tt_generator *scratch = state ? tt_generator_new(0) : NULL; /* the default one stays where it is */
+    tt_generator *scratch = state ? tt_generator_new(0) : NULL; /* so that the default one draws nothing */
     a.generator = scratch;
     tt_module *copy = scratch ? tt_nn_transformer_encoder_layer_with(&a, sizeof a) : NULL;
     tt_generator_free(scratch);

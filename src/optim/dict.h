@@ -1,4 +1,4 @@
-/* State dicts: making one, of names and tensors, some of which are the dict's own, and checks of one that is to be
+/* State dicts: making one of names and tensors, which the dict borrows or owns, and checking one that is to be
  * loaded. */
 #ifndef TT_OPTIM_DICT_H
 #define TT_OPTIM_DICT_H
@@ -22,11 +22,11 @@ void tt__dict_free(tt__dict *dict);
 TT_PRINTF(3, 4) tt_status tt__dict_add(tt__dict *dict, tt_tensor *x, const char *format, ...);
 TT_PRINTF(3, 4) tt_status tt__dict_add_own(tt__dict *dict, tt_tensor *x, const char *format, ...);
 
-/* The list of what was added, borrowed from the dict; with `status`, an error, the dict ends and this is NULL. */
+/* Return the list of what was added, borrowed from the dict. If `status` is an error, free the dict and return NULL. */
 const tt_named_tensors *tt__dict_finish(tt__dict *dict, tt_status status);
 
-/* Make a tensor an optimizer's, a scheduler's or an average's: returns x, out of its scope, or NULL and an error. NULL
- * gives NULL. */
+/* Take x out of its scope for an optimizer, a scheduler or an average that holds it. Returns x; NULL and an error on
+ * failure; NULL for NULL. */
 tt_tensor *tt__optim_hold(tt_tensor *x);
 
 /* For a caller that loads several objects, and must not change the first if the last one fails: would loading this

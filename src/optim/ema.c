@@ -130,7 +130,7 @@ static tt_status check_param(const char *who, const ema_entry *entry) {
                     TT__DESCRIBE(entry->param), tt_device_name(tt_tensor_device(entry->param)));
 }
 
-/* As average_block(): each of the three results is rounded. */
+/* As average_block(), on any device: each of the three results is rounded. */
 static tt_status average_far(tt_tensor *average, const tt_tensor *param, double decay) {
     static const char who[] = "tt_ema_update";
     tt_tensor *rest = tt__empty_like(who, average);

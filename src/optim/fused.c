@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- sparse gradients: a rule updates, row by row, the rows that the gradient is of, and no others. */
+/* ---- sparse gradients: a rule updates only the rows that have a gradient, one by one. */
 
 /* Why the optimizer doesn't take the gradient of x, as the end of an error; NULL: it does. */
 static const char *unfit(const tt_optimizer *o, const tt__optim_group *group, const tt_tensor *x) {
@@ -59,8 +59,8 @@ static void update_rows(void *user, int64_t begin, int64_t end) {
     }
 }
 
-/* Fill new state, of all rows, with the value that it begins as, where that isn't 0: rows that get their first gradient
- * in a later step need it, too. */
+/* Fill new state with its initial value, unless that is 0. All rows are filled, because some get their first gradient
+ * in a later step. */
 static void begin_state(const tt_optimizer *o, const tt__optim_group *group, const tt__optim_run *run) {
     const tt__optim_param *p = &group->params[run->param];
     const double value = o->cls->begins_as ? o->cls->begins_as(group->option) : 0;
@@ -86,7 +86,7 @@ void tt__optim_rows(const tt_optimizer *o, const tt__optim_group *group, const t
 
 /* ---- on a device ---- */
 
-/* As begin_state(). */
+/* As begin_state(), on a device. */
 static tt_status begin_state_far(const char *who, const tt_optimizer *o, const tt__optim_group *group,
                                  const tt__optim_run *run) {
     const double value = o->cls->begins_as ? o->cls->begins_as(group->option) : 0;
@@ -171,7 +171,7 @@ static void measure_run(const fused_pass *fused, tt__optim_run *run) {
     }
 }
 
-/* Add up what was measured of slices over all ranks, in one call. */
+/* Add up the measures of slices over all ranks, in one call. */
 static tt_status join_sums(const tt_optimizer *o, tt__optim_run *runs, size_t n) {
     double *all = malloc(n * sizeof runs->sums + TT__JOIN_ROOM * sizeof *all);
     if (!all)

@@ -186,7 +186,7 @@ static void group_free(const tt__optimizer_class *cls, tt__optim_group *group) {
     free(group->runs);
 }
 
-/* Note in which group a parameter and its master are. */
+/* Note the group of a parameter and its master. */
 static bool note_param(tt__pointer_map *group_of, const tt__optim_param *p, size_t group) {
     return tt__pointer_map_put(group_of, p->tensor, (int64_t)group) &&
            (!p->low || tt__pointer_map_put(group_of, p->low, (int64_t)group));
@@ -207,7 +207,7 @@ static int optim_type(const tt__optimizer_class *cls, tt_dtype dtype) {
     return dtype == TT_F64 && cls->kernels()->f64 ? TT__OPTIM_F64 : -1;
 }
 
-/* `group_of` finds the group of each parameter that the optimizer has. */
+/* Add x to the group. `group_of`: the group of each parameter that the optimizer has. */
 static tt_status add_param(const char *who, const tt_optimizer *o, tt__optim_group *group, tt_tensor *x,
                            tt__pointer_map *group_of) {
     tt_dtype dtype = tt_tensor_dtype(x);

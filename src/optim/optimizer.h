@@ -1,8 +1,8 @@
 /* The inside of all optimizers: groups of parameters, with options for each group and state for each parameter, and a
  * rule that updates contiguous memory.
  *
- * State lies flat: the slots of all parameters of a group that have one element type are ranges of one allocation a
- * slot, in the parameters' order, each on a 64-byte boundary. The state tensors are views into it. */
+ * State lies flat. For each slot of a group and each element type there is one allocation, in which each parameter has
+ * a range, in the parameters' order, on a 64-byte boundary. The state tensors are views of these ranges. */
 #ifndef TT_OPTIM_OPTIMIZER_H
 #define TT_OPTIM_OPTIMIZER_H
 
@@ -31,26 +31,27 @@ typedef struct tt__optimizer_class {
     tt_status (*check)(const char *who, const double *option);
     /* Do these options need the slot? NULL: always. */
     bool (*uses)(const double *option, int slot);
-    const tt__rule_kernels *(*kernels)(void); /* for memory that this machine's processor reaches */
-    /* A pass before the update, which adds to the `sums` of a parameter, of which ratio() makes the update's ratio.
-     * NULL: none. */
+    const tt__rule_kernels *(*kernels)(void); /* the rule's loops, for memory of the host */
+    /* A pass before the update that adds to a parameter's `sums`, from which ratio() computes the update's ratio. NULL:
+     * none. */
     const tt__rule_kernels *(*measure)(void);
     double (*ratio)(const double *option, const double *sums);
     bool measures_grads;                       /* the rule needs the norm of all gradients */
     bool (*takes_rows)(const double *option);  /* may gradients be sparse, with these options? NULL: never */
-    bool takes_rows_only;                      /* it takes no gradients of the whole */
-    double (*begins_as)(const double *option); /* what state slots are filled with first; NULL: 0 */
-    tt__optim_rule rule;                       /* what other devices' kernel "step" is to do */
-    int betas; /* the option beta1, which beta2 follows: below 1, and the rule needs their powers; 0: none */
+    bool takes_rows_only;                      /* gradients must be sparse */
+    double (*begins_as)(const double *option); /* the initial value of state slots; NULL: 0 */
+    tt__optim_rule rule;                       /* for the kernel "step" of other devices */
+    /* index of option beta1, which beta2 follows. Both are below 1, and the rule needs their powers. 0: none */
+    int betas;
 } tt__optimizer_class;
 
 typedef struct tt__optim_param {
-    tt_tensor *tensor;         /* the program's, watched; or the master of `low`, the optimizer's own */
-    tt_tensor *low;            /* of 16 bits, the program's, watched; NULL: `tensor` is that */
+    tt_tensor *tensor;         /* the program's, watched; or the optimizer's own master of `low` */
+    tt_tensor *low;            /* the program's, of 16 bits, watched; NULL: `tensor` is the program's */
     tt_dtype dtype, low_dtype; /* when it was added */
     int type;                  /* TT__OPTIM_F32, ... */
     int64_t numel;
-    int64_t offset; /* of its state, in elements */
+    int64_t offset; /* where its state begins, in elements */
 } tt__optim_param;
 
 /* A parameter in a step: contiguous memory, and where it begins among the elements of all runs. */
@@ -58,7 +59,7 @@ typedef struct tt__optim_run {
     size_t param;      /* its number in the group */
     tt_tensor *tensor; /* the parameter, or a contiguous copy */
     tt_tensor *grad;
-    const tt_tensor *rows; /* those that grad is of; NULL: it is of the whole */
+    const tt_tensor *rows; /* the rows that `grad` has; NULL: all */
     int64_t begin;
     void *state[TT__OPTIM_SLOTS];
     bool fresh[TT__OPTIM_SLOTS];
@@ -68,7 +69,7 @@ typedef struct tt__optim_run {
 
 /* The state of a group in training. */
 typedef struct tt__optim_state {
-    tt_tensor *flat[TT__OPTIM_TYPES][TT__OPTIM_SLOTS]; /* NULL: nobody has this slot yet */
+    tt_tensor *flat[TT__OPTIM_TYPES][TT__OPTIM_SLOTS]; /* NULL: no parameter has this slot yet */
     tt_tensor **slot;                                  /* views: parameter by parameter; NULL: none yet */
     int64_t *steps;                                    /* of each parameter */
 } tt__optim_state;
@@ -81,24 +82,24 @@ typedef struct tt__optim_group {
     int64_t flat_size[TT__OPTIM_TYPES]; /* elements of a slot */
     double option[TT__OPTIM_OPTIONS];   /* in the order of the rule's enum */
     bool scheduled;                     /* a scheduler has noted its learning rate */
-    double initial_lr;                  /* if so: before the first scheduler */
+    double initial_lr;                  /* if so: the rate before the first scheduler */
     tt__optim_state state;
-    tt__optim_run *runs; /* room for a step's, one for each parameter */
+    tt__optim_run *runs; /* room for the runs of a step, one for each parameter */
 } tt__optim_group;
 
 enum { TT__JOIN_ROOM = 2 };
 
-/* What an optimizer of slices asks of its maker (parallel/zero), as other ranks have the other slices. */
+/* What an optimizer of slices asks of its maker (parallel/zero), because other ranks have the other slices. */
 typedef struct tt__optim_shards {
-    const char *kind; /* whose they are: compared as an address */
+    const char *kind; /* names the maker; compared as an address */
     /* A step begins, in the call `who`. */
     tt_status (*begin)(void *user, const char *who);
-    /* Its parameters were updated. Collective, like join(): a rank that failed before calls them, too, with its status
-     * as `own`, its last error. They return that; and on the other ranks an error that names it. */
+    /* Its parameters were updated. Collective, like join(): a rank that failed before calls both, too, with its status,
+     * that of its last error, as `own`. There they return `own`, and on other ranks an error that names the rank. */
     tt_status (*end)(void *user, const char *who, tt_status own);
     /* values (n) := their sums over all ranks, or the largest. There is room for TT__JOIN_ROOM more. */
     tt_status (*join)(void *user, const char *who, tt_status own, double *values, int64_t n, bool largest);
-    /* This rank failed where others wait for it in join() with another n: they fail, with its last error. */
+    /* This rank failed while others wait for it in join() with another n. They fail with its last error. */
     void (*abandon)(void *user);
     void (*zero_grad)(void *user);
     /* The state of whole parameters; NULL and an error: it was not gathered. */
@@ -114,7 +115,7 @@ typedef struct tt__optim_stepper {
 
 struct tt_optimizer {
     const tt__optimizer_class *cls;
-    double defaults[TT__OPTIM_OPTIONS]; /* of the groups that are added */
+    double defaults[TT__OPTIM_OPTIONS]; /* for groups that are added */
     size_t group_count;
     tt__optim_group *groups;
     double grad_norm;               /* of all gradients in this step, if the class measures them */
@@ -170,7 +171,7 @@ tt_status tt__optim_check_unattended(const char *name, const tt_optimizer *optim
  * slices. */
 tt_status tt__optim_step_some(const tt_optimizer *optimizer, const int64_t *numbers, size_t count);
 
-/* Return the view of a parameter's slot; made, of zeros, if there is none. NULL if memory is out. */
+/* Return the view of a parameter's slot, which is made, of zeros, if it doesn't exist. NULL if memory is out. */
 tt_tensor *tt__optim_state_slot(const tt__optimizer_class *cls, const tt__optim_group *group, tt__optim_state *state,
                                 size_t param, int slot);
 

@@ -78,7 +78,7 @@ const tt_named_tensors *tt_optimizer_state_dict(tt_optimizer *optimizer) {
 
 static const char who[] = "tt_optimizer_load_state_dict";
 
-/* A group as a state dict has it: complete before anything changes. */
+/* A group read from a state dict. All groups are read before the optimizer changes. */
 typedef struct loaded_group {
     tt__optim_state state;
     double option[TT__OPTIM_OPTIONS];
@@ -189,7 +189,7 @@ static tt_status load_option_entry(const tt_optimizer *o, loaded_group *to, cons
 
 static bool is_option(const char *name) { return !strncmp(name, "param_groups.", strlen("param_groups.")); }
 
-/* Load options, which come first: they determine which slots there are. */
+/* Load options. They come before state, because they determine the slots. */
 static tt_status load_options(const tt_optimizer *o, loaded_group *to, const tt_named_tensors *state) {
     for (int64_t i = 0; i < state->count; i++)
         if (is_option(state->names[i]))
@@ -269,7 +269,7 @@ static void take_loaded(tt_optimizer *o, loaded_group *to) {
     }
 }
 
-/* Copy what was given for masters, whose shapes and types were checked. */
+/* Copy the state dict's master parameters, whose shapes and types were checked. */
 static tt_status take_masters(tt_optimizer *o, const loaded_group *to) {
     o->masters_begun = false;
     for (size_t g = 0; g < o->group_count; g++)

@@ -1,4 +1,5 @@
-/* A step: the runs of a group are gathered first, so that a failure changes nothing of it, then updated in one pass. */
+/* A step: a group's runs are first gathered, so that a failure changes nothing in the group, and then updated in one
+ * pass. */
 #include "autograd/leaf.h"
 #include "base/error.h"
 #include "optim/clipping/clip.h"
@@ -9,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- steps that a graph captures (tensor/device/capture.h): each replay gets the options and counts of its time
+/* ---- captured steps (tensor/device/capture.h): each replay gets its current options and counts
  * ---- */
 
 /* A source's index: the group, and in it the parameter. */
@@ -17,13 +18,14 @@ enum { GROUP, PARAM };
 enum { COUNT_WORDS = sizeof(tt__update_count) / sizeof(uint64_t) };
 _Static_assert(COUNT_WORDS * sizeof(uint64_t) == sizeof(tt__update_count), "whole words");
 
-/* The powers of the betas in this step, where the rule has some. */
+/* The powers of the betas in this step, if the rule has betas. */
 static void step_powers(const tt__optimizer_class *cls, const tt__optim_group *group, int64_t step, double power[2]) {
     for (int b = 0; b < 2 && cls->betas; b++)
         power[b] = pow(group->option[cls->betas + b], (double)step);
 }
 
-/* State that is new is zero. TT_ERR_STATE if that is captured: replays would go on with zeros. */
+/* Refuse to capture a step in which a parameter's state begins, with TT_ERR_STATE: each replay would begin with
+ * zeros. */
 static tt_status step_check_begun(const char *who, const tt__optim_group *group, size_t param) {
     if (!tt__capturing(group->device))
         return TT_OK;
@@ -158,8 +160,8 @@ typedef struct stepped_params {
     size_t count;
 } stepped_params;
 
-/* Gather these runs of a group, one behind the other; those of some rows come last in its room. On failure none is
- * left. */
+/* Gather these runs of a group, one behind the other. Those with sparse gradients are put at the end of the group's
+ * room. On failure none is left. */
 static tt_status gather_group(const tt_optimizer *o, tt__optim_group *group, stepped_params which, size_t *n,
                               size_t *first_of_rows) {
     int64_t begin = 0;
@@ -204,10 +206,10 @@ static tt_status update_on_device(const tt_optimizer *o, const tt__optim_group *
     return kernel && status == TT_ERR_UNSUPPORTED ? device_lacks_rule(o, group) : status;
 }
 
-/* The run is through: its values go where the parameter lies. */
+/* Finish an updated run: copy its values to the parameter. */
 static tt_status finish_run(tt__optim_group *group, const tt__optim_run *run) {
     const tt__optim_param *p = &group->params[run->param];
-    if (!run->update.count_at) /* a captured step is none yet */
+    if (!run->update.count_at) /* capturing takes no step yet */
         group->state.steps[run->param] = run->update.step;
     if (run->tensor != p->tensor)
         TT__TRY(tt_copy(p->tensor, run->tensor));
@@ -240,7 +242,7 @@ static tt_status update_group(const tt_optimizer *o, tt__optim_group *group, ste
     TT__TRY(tt__optim_fused(o, group, group->runs, n));
     for (size_t k = first_of_rows; k < group->count; k++)
         tt__optim_rows(o, group, &group->runs[k]);
-    for (size_t k = 0; k < group->count; k++) { /* all have been updated: a failure keeps none from its place */
+    for (size_t k = 0; k < group->count; k++) { /* all were updated, so all are finished despite a failure */
         if (k >= n && k < first_of_rows)
             continue;
         tt_status status = finish_run(group, &group->runs[k]);
@@ -262,7 +264,7 @@ static tt_status sum_squares_of_grads(const tt_optimizer *o, double *sum) {
     return TT_OK;
 }
 
-/* Measure all gradients of all groups, if the rule needs that. `own`: how the step goes so far. */
+/* Measure all gradients of all groups, if the rule needs that. `own`: the step's status so far. */
 static tt_status measure_grads(tt_optimizer *o, tt_status own) {
     double sum[1 + TT__JOIN_ROOM] = {0};
     if (!o->cls->measures_grads)
@@ -280,7 +282,7 @@ static tt_status update_groups(tt_optimizer *o) {
     for (size_t g = 0; g < o->group_count && !status; g++)
         status = update_group(o, &o->groups[g], (stepped_params){NULL, o->groups[g].count});
     if (status && o->shards && o->cls->measure)
-        o->shards->abandon(o->shards_user); /* others add up over the slices of each group */
+        o->shards->abandon(o->shards_user); /* others wait in join() for sums over the slices of a group */
     return status;
 }
 
@@ -290,7 +292,7 @@ static tt_status begin_masters(tt_optimizer *o) {
     return status;
 }
 
-/* `begun`: how the step began; if not well, it still takes its part in what is collective. */
+/* `begun`: the step's status so far; after a failure this rank still takes part in collective calls. */
 static tt_status update_parameters(tt_optimizer *optimizer, tt_status begun) {
     int scope = tt_scope_begin(); /* ends copies of parameters in other layouts */
     bool before = tt_no_grad_begin();
@@ -313,7 +315,7 @@ tt_status tt_optimizer_step(tt_optimizer *optimizer) {
     return shards ? shards->end(optimizer->shards_user, who, status) : status;
 }
 
-/* ---- a part of a step, by what steps the optimizer in the program's place ---- */
+/* ---- a part of a step, for a stepper ---- */
 
 static tt_status step_in_groups(const tt_optimizer *o, const int64_t *numbers, size_t count) {
     tt_status status = TT_OK;

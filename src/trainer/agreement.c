@@ -1,7 +1,7 @@
-/* What all ranks agree on: their options before the first step, and the end of the run.
+/* Agreement of all ranks on their options, before the first step, and on the end of the run.
  *
- * Whether to stop and whether a loss is finite decide about further calls. So ranks agree on them after each backward
- * pass and each evaluation: a rank that decided alone would leave the others waiting. */
+ * A rank that stopped alone, because of a wish or of a loss that is not finite, would leave the others waiting. So
+ * ranks agree on both after each backward pass and each evaluation. */
 #include "trainer/run_state.h"
 
 #include "base/error.h"
@@ -21,19 +21,19 @@ typedef struct common_option {
     const char *name;
     enum { COUNT, SEED, REAL, TEXT } kind;
     int64_t bits;
-    const char *text; /* of TEXT: its bits are a hash */
+    const char *text; /* of a TEXT, whose `bits` are its hash */
 } common_option;
 
 enum { OPTIONS_MAX = 32 };
 
 static common_option count_option(const char *name, int64_t value) { return (common_option){name, COUNT, value, NULL}; }
 
-/* Seeds have no sign: with the highest bit flipped they have the order of int64_t. */
+/* Seeds are unsigned: with the highest bit flipped, their order is that of int64_t. */
 static common_option seed_option(const char *name, uint64_t value) {
     return (common_option){name, SEED, (int64_t)(value ^ UINT64_C(1) << 63), NULL};
 }
 
-/* Numbers of at least 0 are ordered as their bits are. Adding 0 turns -0 into 0. */
+/* Numbers of at least 0 have the order of their bits. Adding 0 turns -0 into 0. */
 static common_option real_option(const char *name, double value) {
     common_option o = {.name = name, .kind = REAL};
     value += 0.0;
@@ -86,7 +86,7 @@ static int list_options(const tt_trainer *t, common_option *options) {
     return (int)(sizeof all / sizeof *all);
 }
 
-/* Write a value as people do. */
+/* Write an option's value for an error. */
 static const char *option_text(const common_option *o, int64_t bits, char *text, size_t size) {
     double real;
     memcpy(&real, &bits, sizeof real);
@@ -111,8 +111,8 @@ static tt_status refuse_option(const tt_trainer *t, const common_option *o, int6
                     option_text(o, o->bits, own, sizeof own), t->rank);
 }
 
-/* Ranks with different options would wait for each other, or train different models. The greatest ~v is ~(the least
- * v). */
+/* With different options ranks would wait for each other, or train different models. One call finds both extremes: the
+ * greatest ~v is ~(the least v). */
 tt_status tt__trainer_agree_on_options(const tt_trainer *t) {
     common_option options[OPTIONS_MAX];
     int64_t most[2 * OPTIONS_MAX];
@@ -168,9 +168,9 @@ void tt__stop_signals_end(tt__stop_signals *signals) {
 
 static const char end_site[] = "the trainer's end of a step";
 
-enum { TOLD = 5 }; /* numbers of a bad loss */
+enum { TOLD = 5 }; /* how many numbers a bad loss is told by */
 
-/* Give all ranks what rank `rank` tells. */
+/* Replace `told` on all ranks by that of rank `rank`. */
 static tt_status tell_all(const tt_trainer *t, int rank, double told[TOLD]) {
     double *all = malloc((size_t)t->world * TOLD * sizeof *all);
     if (!all)
@@ -199,7 +199,8 @@ static tt_status refuse_loss(const tt_trainer *t, int rank) {
                     who, (int64_t)told[1], (int64_t)told[2], batch, rank, told[0]);
 }
 
-/* With .averager ranks step on their own, and meet in the steps that average and in an epoch's last. */
+/* With .averager ranks step on their own. They agree in steps that average, and in the last one of an epoch or the
+ * run. */
 static bool agrees_now(const tt_trainer *t) {
     return !t->a.averager || tt_model_averager_is_due(t->a.averager) || t->progress.epoch_step + 1 == t->steps ||
            t->progress.step + 1 == t->a.max_steps;

@@ -58,14 +58,14 @@ tt_status tt__means_add(tt__means *means, const char *name, double value, double
     size_t place = mean_place(means, name);
     if (!mean_is_at(means, place, name))
         TT__TRY(insert_mean(means, place, name));
-    if (examples > 0) /* the value of none may be NaN, which would stay */
+    if (examples > 0) /* the mean of no examples may be NaN, which would stay in the sum */
         add_to_mean(&means->of[place], value * examples, 0, examples);
     return TT_OK;
 }
 
 /* ---- all ranks ---- */
 
-/* Join all names, each ended by a NUL; *size: their bytes. Allocated; NULL: no memory. */
+/* Join all names, each ended by a NUL, in allocated memory; *size: their bytes. NULL: no memory. */
 static char *join_names(const tt__means *means, size_t *size) {
     *size = 0;
     for (size_t i = 0; i < means->count; i++)

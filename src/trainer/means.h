@@ -7,7 +7,7 @@
 typedef struct tt__mean {
     char *name;
     double sum;   /* of values times examples */
-    double rest;  /* what rounding has lost of it: results don't depend on how many ranks share the sum */
+    double rest;  /* what rounding has lost of `sum`; with it, results don't depend on how many ranks share the sum */
     double count; /* of examples */
 } tt__mean;
 
@@ -25,7 +25,7 @@ tt_status tt__means_add(tt__means *means, const char *name, double value, double
 /* Add up all ranks' sums, also under names that only some ranks have. Collective; group NULL: alone. */
 tt_status tt__means_reduce(tt__means *means, tt_group *group);
 
-/* Return the means of those that have examples, borrowed until the next call; NULL and TT_ERR_MEMORY. */
+/* Return the means that have examples, borrowed until the next call; NULL and TT_ERR_MEMORY on failure. */
 const tt_trainer_metric *tt__means_view(tt__means *means, int64_t *count);
 
 /* Hash a text, to compare it among ranks; at least 0. */

@@ -1,4 +1,4 @@
-/* Reports of a run: the events that its display gets, the display on a console, and metrics. */
+/* Reports of a run: events for its display, the display on a console, and metrics. */
 #include "trainer/run_state.h"
 
 #include "base/error.h"
@@ -27,7 +27,7 @@ static const char *reason_text(const tt_trainer *t) {
     }
 }
 
-/* Return the epoch that people are told of: the one under way, or the one that has just ended. */
+/* Return the epoch to show, counted from 1: the one under way, or the one that has just ended. */
 static int64_t shown_epoch(const tt_trainer *t, tt_trainer_event event) {
     bool under_way = event == TT_TRAINER_STEP || t->progress.epoch_step > 0;
     return t->progress.epoch + (under_way && event != TT_TRAINER_BEGIN);
@@ -109,7 +109,7 @@ tt_status tt__trainer_purge_metrics(tt_trainer *t) {
     return warn_of(t, tt_summary_writer_purge(t->a.metrics, t->progress.step + 1));
 }
 
-/* Write which epoch the step belongs to, for `tutti plot --x epoch`. */
+/* Write the epoch that the step belongs to, for `tutti plot --x epoch`. */
 static tt_status write_epoch_of_step(tt_trainer *t) {
     double part = t->steps ? (double)t->progress.epoch_step / (double)t->steps : 0;
     return write_scalar(t, "", "epoch", (double)t->progress.epoch + part);
@@ -149,7 +149,7 @@ static void write_bar(const tt_trainer_report *r, FILE *out) {
     fputs("\033[K", out);
 }
 
-/* Accuracies are shown in percent, as people say them. */
+/* Write metrics, accuracies in percent. */
 static void write_metrics(const char *prefix, const tt_trainer_metric *metrics, int64_t count, FILE *out) {
     for (int64_t i = 0; i < count; i++) {
         bool percent = !strcmp(metrics[i].name, "accuracy");
@@ -191,7 +191,7 @@ static void write_saved(const tt_trainer_report *r, FILE *out) {
 
 void tt_trainer_console(const tt_trainer_report *r, void *file) {
     FILE *out = file;
-    if (!r || r->size < sizeof *r || !out) /* a report of an older library */
+    if (!r || r->size < sizeof *r || !out) /* an older library's report is shorter */
         return;
     bool terminal = isatty(fileno(out));
     if (terminal && r->event != TT_TRAINER_STEP)

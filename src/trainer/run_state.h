@@ -10,7 +10,7 @@
 
 #include <signal.h>
 
-/* SIGTERM and SIGUSR1 as a wish to stop: what the program did with them before. Zeroed: not watching. */
+/* While SIGTERM and SIGUSR1 are taken as wishes to stop: the program's own actions for them. Zeroed: not watching. */
 typedef struct tt__stop_signals {
     bool watching;
     struct sigaction term, usr1;
@@ -20,7 +20,8 @@ typedef struct tt__stop_signals {
 typedef struct tt__bad_loss {
     double value;
     int64_t step, epoch; /* counted from 1 */
-    int64_t batch, of;   /* which of this step's batches, counted from 1, of how many; of 0: there is no such loss */
+    /* number of the batch in its step, counted from 1; batches of the step, or 0: there is no such loss */
+    int64_t batch, of;
 } tt__bad_loss;
 
 /* With .graph: the captured graphs, and the tensors that they read and write. */
@@ -28,16 +29,16 @@ typedef struct tt__trainer_graphs {
     tt_graph *pass, *step;   /* NULL: not captured yet */
     tt_tensor *x, *y, *loss; /* on the device; NULL: none yet */
     const tt_batch *batch;   /* of the pass under way */
-    int passes;              /* over x and y, before the first capture */
+    int passes;              /* how many ran before the first capture */
     bool replayed;           /* the last pass was a replay */
 } tt__trainer_graphs;
 
 struct tt_trainer {
     tt_trainer_run_args a; /* with defaults resolved */
-    const char *monitor;   /* the metric of the evaluation that decides */
+    const char *monitor;   /* name of the evaluation's metric that decides */
     int rank, world;
     tt_module *ddp;               /* the model, wrapped for the group; NULL: alone */
-    struct tt_trainer **known_as; /* .elastic's part points to the run by it; or NULL */
+    struct tt_trainer **known_as; /* the pointer by which .elastic's part finds the run; or NULL */
     tt_progress progress;         /* epoch: completed ones; loss and best: of all ranks */
     int64_t batches;              /* of this rank, in an epoch */
     int64_t steps;                /* in an epoch */
@@ -50,20 +51,20 @@ struct tt_trainer {
     tt__bad_loss bad_loss;
     bool ended; /* all ranks agree to end */
     tt_trainer_reason reason;
-    int signal; /* of .elastic's ranks */
+    int signal; /* the signal that .elastic's ranks agree on */
     tt__stop_signals signals;
     tt__means epoch_means, log_means, eval_means;
     double last_loss;                 /* of this rank */
-    double waited;                    /* share of the last whole epoch that a rank waited for batches: the greatest */
+    double waited;                    /* greatest share of the last whole epoch that a rank waited for batches */
     int64_t batch;                    /* how many of this epoch are done */
     bool same_orders;                 /* all ranks have the loader's state of rank 0, which is saved */
-    bool goes_on;                     /* the loader has been put where the epoch is to go on */
+    bool goes_on;                     /* the loader stands already where the epoch goes on */
     int64_t epoch_examples;           /* of this rank */
     int64_t epoch_began_ns, other_ns; /* other_ns: how long the epoch has evaluated and saved */
     int64_t shown_ns;                 /* when a STEP was last reported */
     int64_t saved_step;               /* step of the latest checkpoint; -1: none */
     int64_t evaluated_step;           /* step of the latest evaluation; -1: none */
-    char monitored_before[72];        /* what the run before monitored, if it is another metric: "most accuracy" */
+    char monitored_before[72];        /* the metric of the run before, if it is another one: "most accuracy" */
     tt__trainer_graphs graphs;        /* with .graph */
     tt__dict hook_state;              /* of the communication hook, while a checkpoint is read or written */
 };
@@ -71,21 +72,21 @@ struct tt_trainer {
 /* Is something due that is done at every `every`th number? every 0: never. */
 static inline bool tt__is_due(int64_t number, int64_t every) { return every > 0 && number % every == 0; }
 
-/* ---- reports.c: what people see */
+/* ---- reports.c: display and metrics */
 
-/* Tell the display of an event. Does nothing on other ranks than 0. */
+/* Tell the display of an event. Does nothing on ranks other than 0. */
 tt_status tt__trainer_tell(tt_trainer *t, tt_trainer_event event, const char *text);
 
-/* Tell the display of a step, unless it was told of one just now. */
+/* Report a step to the display, unless one was reported just now. */
 tt_status tt__trainer_tell_step(tt_trainer *t);
 
-/* Warn that the best begins anew, if .resume has another metric's. */
+/* Warn that the best begins anew, if that of .resume is of another metric. */
 tt_status tt__trainer_tell_other_metric(tt_trainer *t);
 
 /* When going on from a checkpoint: remove the metrics that the run before wrote for later steps. */
 tt_status tt__trainer_purge_metrics(tt_trainer *t);
 
-/* Write "KIND/NAME" for each of the means to the metrics, on rank 0. What can't be written is a warning. */
+/* Write "KIND/NAME" for each of the means to the metrics, on rank 0. A failure becomes a warning. */
 tt_status tt__trainer_write_means(tt_trainer *t, const char *kind, tt__means *means);
 tt_status tt__trainer_write_rate(tt_trainer *t);
 
@@ -124,13 +125,14 @@ tt_status tt__trainer_recover(tt_trainer *t, tt_status status);
 /* End the run: a later commit of the program fails. */
 void tt__trainer_end_elastic(tt_trainer *t);
 
-/* ---- agreement.c: collective, except for these two */
+/* ---- agreement.c: collective, except for the first two */
 
 /* Note SIGTERM and SIGUSR1, instead of what the program did with them, until tt__stop_signals_end(). */
 void tt__stop_signals_begin(tt__stop_signals *signals);
 void tt__stop_signals_end(tt__stop_signals *signals);
 
-/* TT_ERR_MISMATCH: an option, or the number of batches, is not the same on all ranks. Defaults are resolved before. */
+/* Check that all ranks have the same options and number of batches, else TT_ERR_MISMATCH. Defaults are resolved
+ * before. */
 tt_status tt__trainer_agree_on_options(const tt_trainer *t);
 
 /* Find out whether some rank has something to evaluate on. */
@@ -148,10 +150,10 @@ tt_tensor *tt__trainer_forward(tt_trainer *t, tt_trainer_step_fn step, const tt_
 /* Forward and backward pass of a batch, whose loss is read. */
 tt_status tt__trainer_graph_pass(tt_trainer *t, const tt_batch *batch, double *loss);
 
-/* The optimizer's step after it. */
+/* The optimizer's step after the pass. */
 tt_status tt__trainer_graph_step(tt_trainer *t);
 
-/* With .graph, put a batch on the model's device, as long as the open scope lasts. */
+/* With .graph, put a batch on the model's device. The copy belongs to the open scope. */
 tt_status tt__trainer_place_batch(const tt_trainer *t, tt_batch *batch);
 
 void tt__trainer_graphs_end(tt_trainer *t);
@@ -164,7 +166,7 @@ tt_status tt__trainer_evaluate(tt_trainer *t);
 /* End the run if .patience has run out. */
 void tt__trainer_end_if_stale(tt_trainer *t);
 
-/* Evaluate inside an epoch, unless this step has been evaluated; tell it, and save the best. Collective. */
+/* Evaluate inside an epoch, unless this step has been evaluated; report the result, and save the best. Collective. */
 tt_status tt__trainer_evaluate_inside(tt_trainer *t);
 
 /* Take the steps of the epoch under way, from progress.epoch_step on, until t->ended. */

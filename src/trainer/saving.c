@@ -124,7 +124,7 @@ tt_status tt__trainer_set_hook(tt_trainer *t) {
     return status ? tt__fail_prefix("%s: %s", who, t->a.resume) : TT_OK;
 }
 
-/* ---- those that are kept: NAME-step-N.safetensors beside NAME.safetensors ---- */
+/* ---- kept checkpoints: NAME-step-N.safetensors beside NAME.safetensors ---- */
 
 static const char ending[] = ".safetensors";
 
@@ -165,8 +165,8 @@ static DIR *open_folder_of(const char *path) {
     return folder;
 }
 
-/* May this run remove the file? In a sticky folder, as /tmp, another user may have files of such names, which only he
- * can remove. */
+/* May this run remove the file? In a sticky folder such as /tmp, another user may have files with such names, which
+ * only that user can remove. */
 static bool may_remove_kept(DIR *folder, const char *name) {
     struct stat info, around;
     if (fstat(dirfd(folder), &around) || fstatat(dirfd(folder), name, &info, AT_SYMLINK_NOFOLLOW) ||
@@ -181,8 +181,8 @@ static int by_kept_order(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* List the steps of the kept ones, the oldest first, when the run is at step `now`; allocated. Those of later steps are
- * of a run before this one. */
+/* List the steps of the kept checkpoints, the oldest first, in allocated memory. Those beyond step `now`, where the run
+ * is, are of an earlier run, and so the oldest. */
 static tt_status list_kept(const char *path, int64_t now, int64_t **steps, size_t *count) {
     size_t room = 0;
     *steps = NULL;
@@ -218,7 +218,7 @@ static tt_status remove_kept(const char *path, int64_t step) {
     return status;
 }
 
-/* Remove the oldest ones beyond `keep`. */
+/* Remove the oldest kept checkpoints, so that `keep` are left. */
 static tt_status remove_old(const char *path, int64_t keep, int64_t now) {
     int64_t *steps;
     size_t count;
@@ -245,13 +245,14 @@ static tt_status save_to(tt_trainer *t, const char *path) {
     return tt__trainer_tell(t, TT_TRAINER_SAVED, path);
 }
 
-/* Give the file a second name, which takes no room; on a file system without hard links, write a second file. */
+/* Keep the checkpoint under a second name, by a hard link, which takes no space; where there are none, by a second
+ * file. */
 static tt_status keep_copy(tt_trainer *t) {
     char *kept = kept_path(t->a.checkpoint, t->progress.step);
     if (!kept)
         return tt__fail(TT_ERR_MEMORY, "%s: no memory for a path", t->a.checkpoint);
     unlink(kept);
-    char *leads_to = NULL; /* the target of a stranger's link gets no second name */
+    char *leads_to = NULL; /* its links' target; a stranger's link fails */
     tt_status status = tt__follow_links(t->a.checkpoint, &leads_to);
     if (!status && linkat(AT_FDCWD, leads_to, AT_FDCWD, kept, 0) != 0)
         status = write_checkpoint(t, kept);
@@ -306,7 +307,7 @@ static tt_status check_seed(const tt_trainer *t, const tt_progress *saved) {
                     t->a.resume, saved->sampler_seed, t->progress.sampler_seed);
 }
 
-/* Did the run before monitor another metric? Older checkpoints don't tell. */
+/* Did the run before monitor another metric? False for older checkpoints, which don't tell. */
 static bool is_of_another_metric(const tt_trainer *t, const tt_progress *saved) {
     char monitor[sizeof saved->monitor];
     tt__copy_metric_name(monitor, t->monitor);
@@ -314,7 +315,7 @@ static bool is_of_another_metric(const tt_trainer *t, const tt_progress *saved) 
            (strcmp(saved->monitor, monitor) != 0 || (saved->monitor_max != 0) != t->a.monitor_max);
 }
 
-/* A scheduler that steps by the metric remembers its own best: it needs the same metric. */
+/* Check the metric: a scheduler that steps by it remembers a best value, so it needs the same metric as before. */
 static tt_status check_monitor(const tt_trainer *t, const tt_progress *saved) {
     if (!t->a.scheduler || t->a.scheduler_when != TT_TRAINER_EACH_EVALUATION || !is_of_another_metric(t, saved))
         return TT_OK;
@@ -325,7 +326,7 @@ static tt_status check_monitor(const tt_trainer *t, const tt_progress *saved) {
                     t->a.monitor_max ? "more" : "less");
 }
 
-/* Let the best, and patience with it, begin anew. */
+/* Let the best value and the patience begin anew. */
 static void forget_best(tt_trainer *t) {
     tt_progress *p = &t->progress;
     snprintf(t->monitored_before, sizeof t->monitored_before, "%s %s", p->monitor_max ? "most" : "least", p->monitor);
@@ -342,7 +343,7 @@ static tt_status check_shares(const tt_trainer *t) {
                         "tt_trainer_run: .virtual_ranks is %d: expected a loader whose tt_distributed_sampler() has as "
                         "many, got one with %" PRId64,
                         t->a.virtual_ranks, s->virtual_ranks);
-    if (s->exact) /* also where the examples divide: a rank can't tell how those of others do */
+    if (s->exact) /* also if this rank's share fits: it can't know the others' */
         return tt__fail(TT_ERR_INVALID,
                         "tt_trainer_run: expected as many examples from each virtual rank, got a sampler with .exact, "
                         "which is for evaluation");
@@ -369,7 +370,7 @@ int64_t tt__trainer_steps_done(const tt_trainer *t) {
     return t->steps - left / t->parts - (left % t->parts > 0);
 }
 
-/* Does the checkpoint tell where the loader was? It does not if several ranks had orders of their own. */
+/* Does the checkpoint have the loader's state? It does not if ranks had orders of their own. */
 static tt_status find_loader_state(const tt_trainer *t, bool *has) {
     *has = t->same_orders;
     bool may_lack = t->same_orders && !tt__loader_order_is_pure(t->a.loader);

@@ -1,5 +1,5 @@
-/* The steps of an epoch, and evaluations with what follows from them: the best checkpoint, early stopping, a
- * scheduler's step. */
+/* The steps of an epoch; and evaluations, which decide about the best checkpoint, early stopping and a scheduler's
+ * step. */
 #include "trainer/run_state.h"
 
 #include "base/error.h"
@@ -107,7 +107,7 @@ tt_status tt__trainer_evaluate(tt_trainer *t) {
     TT__TRY(tt__trainer_write_means(t, "eval", &t->eval_means));
     status = judge(t);
     if (!status)
-        status = tt__trainer_agree_on_end(t); /* a program may have stopped here */
+        status = tt__trainer_agree_on_end(t); /* the program may have called tt_trainer_stop() in it */
     t->other_ns += tt__now_ns() - began;
     return status;
 }
@@ -130,8 +130,9 @@ static tt_status add_loss(tt_trainer *t, double loss, int64_t examples) {
     return tt__means_add(&t->epoch_means, "loss", loss, (double)examples);
 }
 
-/* Forward and backward pass of a batch, one of `parts` of a step or of a virtual rank's share of it. Whether the loss
- * is finite is asked after the last backward pass: then no rank waits long in tt__trainer_agree_on_end(). */
+/* Forward and backward pass of a batch, one of `parts` of a step or of a virtual rank's share of it. A loss that is not
+ * finite is only refused after the step's last backward pass, so that no rank waits long in
+ * tt__trainer_agree_on_end(). */
 static tt_status train_batch(tt_trainer *t, const tt_batch *b, int64_t parts) {
     TT_AUTO_SCOPE;
     double value;
@@ -176,7 +177,7 @@ static tt_status update(tt_trainer *t) {
     bool skipped;
     TT__TRY(clip(t));
     TT__TRY(step_optimizer(t, &skipped));
-    if (t->a.averager) /* also after a step that this rank has skipped: others have not */
+    if (t->a.averager) /* also after a step that this rank skipped, because others did not */
         TT__TRY(tt_model_averager_step(t->a.averager));
     if (skipped)
         return TT_OK;
@@ -193,8 +194,8 @@ static int64_t parts_of_step(const tt_trainer *t) {
     return left < t->parts ? left : t->parts;
 }
 
-/* Let this rank, or its `shard`th virtual rank, draw the same in this step whatever was drawn before. splitmix64's
- * increment keeps seeds apart. */
+/* Seed this rank, or its `shard`th virtual rank, so that its draws in this step don't depend on earlier ones.
+ * splitmix64's increment keeps seeds apart. */
 static void seed_step(const tt_trainer *t, int64_t shard) {
     int ranks = t->world, rank = t->rank;
     if (t->a.virtual_ranks) {
@@ -232,7 +233,8 @@ static tt_status trainer_step(tt_trainer *t) {
             seed_step(t, i / each);
         TT__TRY(take_batch(t, &b));
         if (t->ddp)
-            TT__TRY(tt_ddp_set_sync(t->ddp, (i + 1) % each == 0)); /* one exchange a step; with it a shard ends */
+            /* gradients are exchanged once, in a shard's last batch */
+            TT__TRY(tt_ddp_set_sync(t->ddp, (i + 1) % each == 0));
         TT__TRY(train_batch(t, &b, each));
         note_bad_loss(t, i, parts);
         samples += b.size;
@@ -256,7 +258,7 @@ static tt_status log_steps(tt_trainer *t) {
     return tt__trainer_write_rate(t);
 }
 
-/* Log, evaluate and save as due inside an epoch. After its last step end_epoch() does so. */
+/* Log, evaluate and save what is due inside an epoch. After the epoch's last step end_epoch() does that. */
 static tt_status after_step(tt_trainer *t) {
     TT__TRY(log_steps(t));
     if (t->progress.epoch_step == t->steps)
@@ -281,7 +283,7 @@ static tt_status begin_batches(tt_trainer *t) {
     return TT_OK;
 }
 
-/* The loader ends an epoch in one more call. */
+/* Make the one more call in which the loader ends an epoch. */
 static tt_status end_loader(tt_trainer *t) {
     tt_batch b;
     int more = t->batch == t->batches ? tt_loader_next(t->a.loader, &b) : 0;

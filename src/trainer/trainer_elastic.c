@@ -1,5 +1,5 @@
-/* A run whose ranks survive the loss of others. All its state is registered. It commits after each step, and goes on
- * from the last commit after a loss: an evaluation after that step, as at an epoch's end, is done again. */
+/* A run whose ranks survive the loss of others. All its state is registered. It commits after each step, and after a
+ * loss goes on from the last commit, so an evaluation after that step, as at an epoch's end, is done again. */
 #include "base/args.h"
 #include "base/error.h"
 #include "data/loader/loader.h"
@@ -27,7 +27,7 @@ static tt_status progress_load(void *user, const void *data, size_t size) {
     return TT_OK;
 }
 
-/* The part may outlive the run. */
+/* End the part, which may outlive the run. */
 static void progress_forget(void *user) {
     tt_trainer **t = user;
     if (*t)
@@ -71,7 +71,7 @@ static tt_status add_all(tt_trainer *t) {
     return add_progress(t);
 }
 
-/* Restore the state, and find out again what the run knows of the group and where it stands. */
+/* Restore the state, and update what the run knows of the group and its own place. */
 static tt_status take_state(tt_trainer *t) {
     TT__TRY(tt_elastic_restore(t->a.elastic));
     t->a.group = tt_elastic_group(t->a.elastic);

@@ -1,5 +1,6 @@
 /* Calls of the program's functions, and with .graph replays of captured steps (tutti/graph.h): a graph for the pass and
- * one for the optimizer's step. Between them the trainer looks at the loss, clips, or leaves the step out. */
+ * one for the optimizer's step. Between the two replays the trainer checks the loss, clips gradients, or skips the
+ * step. */
 #include "trainer/run_state.h"
 
 #include "base/error.h"
@@ -42,7 +43,7 @@ static bool is_of_form(const tt_tensor *x, const tt_tensor *still) {
     return tt_tensor_dtype(x) == tt_tensor_dtype(still) && tt__shape_equal(&a, &b);
 }
 
-/* The first batch makes the tensors that captured passes read. */
+/* Make the tensors that captured passes read, from the first batch. */
 static tt_status make_inputs(tt_trainer *t, tt_batch first) {
     tt__trainer_graphs *g = &t->graphs;
     if (!model_device(t)->graphs)
@@ -55,8 +56,8 @@ static tt_status make_inputs(tt_trainer *t, tt_batch first) {
     return g->x && (g->y || !first.y) ? TT_OK : tt_last_status();
 }
 
-/* Copy the batch to where captured passes read it. *fits := false for another shape, which is put on the device
- * alone. */
+/* Copy the batch to where captured passes read it. A batch of another shape is only put on the device: *fits :=
+ * false. */
 static tt_status take_inputs(tt_trainer *t, tt_batch *b, bool *fits) {
     tt__trainer_graphs *g = &t->graphs;
     if (!g->x)

@@ -71,7 +71,7 @@ static tt_status check_run_numbers(const tt_trainer_run_args *a) {
     return TT_OK;
 }
 
-/* Replace what was not given by its default. */
+/* Replace options that were not given by their defaults. */
 static void resolve_defaults(tt_trainer *t) {
     tt_trainer_run_args *a = &t->a;
     a->accumulate = a->accumulate ? a->accumulate : 1;
@@ -81,7 +81,7 @@ static void resolve_defaults(tt_trainer *t) {
     t->monitor = a->monitor ? a->monitor : "loss";
 }
 
-/* Check options that need another one. */
+/* Check that options have the other options they need. */
 static tt_status check_needs(const tt_trainer *t) {
     const tt_trainer_run_args *a = &t->a;
     const struct {
@@ -140,7 +140,7 @@ static tt_status set_up_run(tt_trainer *t) {
         TT__TRY(tt__trainer_set_hook(t));
     }
     TT__TRY(pin_batches(t));
-    tt__trainer_end_if_stale(t); /* as the run before may have */
+    tt__trainer_end_if_stale(t); /* a resumed run may have used up its patience */
     tt_module_train(t->a.model);
     if (t->a.stop_on_signals)
         tt__stop_signals_begin(&t->signals);

@@ -1,7 +1,7 @@
 /* q (...,T,D)  k (...,S,D)  v (...,S,Dv)  ->  y (...,T,Dv) = softmax(scale q k^T + mask) v
  *
- * Neither pass has T x S numbers in memory: a block of rows at a time, and backward computes them again from the
- * maximum and the sum of each row. */
+ * Neither pass has all T x S scores in memory: each computes a block of rows at a time, backward from the maximum and
+ * the sum of each row. */
 #include "autograd/record.h"
 
 #include "base/args.h"

@@ -141,7 +141,7 @@ tt_tensor *tt__binary_recorded(const tt__operator *op, tt_tensor *x, tt_tensor *
     return tt__recorded(op, y, TT__INPUTS(x, z), TT__SAVES({x, "a"}, {z, "b"}), TT__STATE(call));
 }
 
-/* All that need no more than their line of operators.def. */
+/* Operators for which their line of operators.def is enough. */
 #define BINARY(called, formula)                                                                       \
     static const tt__operator called##_op = {.name = "tt_" #called, .backward = tt__binary_backward}; \
     tt_tensor *tt_##called(tt_tensor *a, tt_tensor *b) {                                              \

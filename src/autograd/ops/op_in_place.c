@@ -1,8 +1,8 @@
-/* Operators that change their first input, which then has the call's history on top of its own: the gradient of what
- * was computed from it before goes on to that.
+/* Operators that change their first input. The call's node then comes on top of the input's history, so gradients flow
+ * through the call to what the input was computed from.
  *
- * A view has a history of its own, which such a call could not reach. So where the call is recorded, the storage of x
- * must never have had views. Backward of anything that needs the old values fails, by the storage's version
+ * A view has a history of its own, which such a call could not change. So the storage of x must never have had views if
+ * the call is recorded. Backward of an older call that needs the old values fails, by the storage's version
  * (tensor/core/tensor.h). */
 #include "autograd/ops/op_pointwise.h"
 #include "autograd/record.h"
@@ -38,9 +38,9 @@ static bool may_change(const char *who, const tt_tensor *x, bool recorded) {
     return !why;
 }
 
-/* Begin it: may x be changed, and is the call to be recorded? Saves are of tensors as they are before. False, and an
- * error: TT_ERR_STATE x is a leaf that requires a gradient, belongs to something, or has views; TT_ERR_INVALID it
- * repeats elements; TT_ERR_MEMORY. */
+/* Begin a call: check that x may be changed; if the call is to be recorded, make a node and save tensors as they are.
+ * False, and an error: TT_ERR_STATE: x is a leaf that requires a gradient, belongs to something, or has views;
+ * TT_ERR_INVALID: x repeats elements; TT_ERR_MEMORY. */
 static bool in_place_begin(tt__in_place *call, const tt__operator *op, int n, tt_tensor *const *inputs, int saves,
                            const tt__to_save *save, const void *state, size_t state_bytes) {
     bool recorded = tt__wants_grad(n, inputs);
@@ -70,8 +70,8 @@ static void attach_node(tt_tensor *x, tt_node *node) {
         before->release(before);
 }
 
-/* End it: x was written with this status. `save_result`: backward needs it as number `saves`. Returns x; NULL on
- * failure. */
+/* End a call that has written x with this status. `save_result`: backward needs it as number `saves`. Returns x; NULL
+ * on failure. */
 static tt_tensor *in_place_end(tt__in_place *call, tt_status status, bool save_result) {
     tt__storage_touch(call->x->storage);
     if (!status && call->node && save_result)
@@ -87,8 +87,8 @@ static tt_tensor *in_place_end(tt__in_place *call, tt_status status, bool save_r
 /* ---- the operators
  * add_: x += b   sub_: x -= b   mul_: x *= b   div_: x /= b   (b is repeated to x's shape)
  * scale_: x *= number   relu_: x = max(x, 0)   fill_: x = number   zero_: x = 0
- * Gradients are those of the operators without the underscore; what mul_ and div_ overwrite is copied where b's
- * gradient needs it. What is filled passes none on. */
+ * Gradients are those of the operators without the underscore; mul_ and div_ copy what they overwrite if b's gradient
+ * needs it. fill_ and zero_ pass no gradient on. */
 
 /* ---- with a number */
 
@@ -178,7 +178,7 @@ static bool check_in_place(const char *who, const tt_tensor *x, const tt_tensor 
     return false;
 }
 
-/* b, or a copy of it where it would change with x; tt__contiguous_done() ends it. */
+/* Return b, or a copy of it if b would change with x; tt__contiguous_done() frees the copy. */
 static tt_tensor *apart_from(const char *who, const tt_tensor *x, tt_tensor *b) {
     return b->storage == x->storage ? tt__clone(who, b) : b;
 }
@@ -194,7 +194,7 @@ static tt_tensor *sum_in_place(const tt__operator *op, tt__binary_out run, tt_te
     return y;
 }
 
-/* The gradient of x needs b alone, which then stands for x as well. */
+/* x is saved only if b wants a gradient. The gradient of x needs b alone, so otherwise b is saved in x's place. */
 static tt_tensor *formula_in_place(const tt__operator *op, tt_tensor *x, tt_tensor *b, tt__binary formula) {
     tt__in_place call;
     if (!x || !b || !TT__AUTOCAST(op->name, &x, &b) || !check_in_place(op->name, x, b))

@@ -238,7 +238,7 @@ static bool check_embedding(const tt_tensor *weight, const tt_tensor *index, con
     return false;
 }
 
-/* Rows go to a leaf as they are: no operator's backward takes them. */
+/* May weight have sparse gradients? Only a leaf takes them, no operator's backward. */
 static bool check_sparse(const tt_tensor *weight) {
     if (tt__is_recording() && tt__node_of(weight))
         tt__tensor_fail(TT_ERR_UNSUPPORTED,

@@ -12,7 +12,7 @@ static tt_tensor *batch_mean(tt_tensor *each) {
     return mean;
 }
 
-/* Reduce the recorded losses `each`, which go; NULL gives NULL. */
+/* Reduce the recorded losses `each`, and end them; NULL gives NULL. */
 static tt_tensor *loss_reduced(tt_tensor *each, tt_reduction reduction) {
     if (!each || reduction == TT_REDUCTION_NONE)
         return each;
@@ -83,7 +83,7 @@ static bool class_rows(const char *who, const char *name, tt_tensor *x, tt_tenso
     return false;
 }
 
-/* The losses of rows, in the shape of the targets they are of; `each` goes. */
+/* Without a reduction, give the losses of rows the targets' shape, and end `each`. */
 static tt_tensor *class_losses(tt_tensor *each, const tt_tensor *target, tt_reduction reduction) {
     if (!each || reduction != TT_REDUCTION_NONE)
         return each;
@@ -131,7 +131,7 @@ static tt_status nll_rows_backward(tt_node *node) {
 
 static const tt__operator nll_rows_op = {.name = nll_loss_name, .backward = nll_rows_backward};
 
-/* The sum, divided by that of the rows' weights. */
+/* The sum of losses, divided by the sum of the rows' weights. */
 static tt_tensor *weighted_mean(tt_tensor *each, tt_tensor *share) {
     tt_tensor *sum = tt_sum(each), *weights = tt_sum(share), *mean = tt_div(sum, weights);
     tt__abandon(weights);

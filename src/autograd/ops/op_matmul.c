@@ -4,9 +4,10 @@
 
 #include <inttypes.h>
 
-/* ---- matmul, bmm: a (...,M,K)  b (...,K,N)  ->  y (...,M,N) = a b.    da = g b^T     db = a^T g, summed over what was
- * repeated The dimensions before the last two, the batch, broadcast. One dimension (K) is a row of a, a column of b,
- * and then y has no M, no N. */
+/* ---- matmul, bmm: a (...,M,K)  b (...,K,N)  ->  y (...,M,N) = a b
+ *   da = g b^T     db = a^T g, summed over what was repeated
+ * The dimensions before the last two, the batch, broadcast. An a of one dimension (K) is a row, and then y has no M;
+ * such a b is a column, and y has no N. */
 
 /* View an operand of one dimension as a matrix. */
 static tt_tensor as_matrix(const tt_tensor *x, bool is_row) {
@@ -114,7 +115,7 @@ static tt_status operand_gradient(tt_node *node, int i, const product *p, const 
     return tt__grad_give(node, i, d);
 }
 
-/* Saved: a, b, where they are needed; the shape of the other one stands in its edge. */
+/* Saved: a and b, if they are needed; otherwise their edges have their shapes. */
 static tt_status matmul_backward(tt_node *node) {
     static const int64_t zero[TT_MAX_DIMS];
     const tt_tensor *g = tt__grad_of(node, 0);
@@ -125,7 +126,7 @@ static tt_status matmul_backward(tt_node *node) {
     tt_tensor shape_a = tt__tensor_seen(g, node->edge[0].shape, zero);
     tt_tensor shape_b = tt__tensor_seen(g, node->edge[1].shape, zero);
     product p;
-    if (!read_product(&p, a ? a : &shape_a, b ? b : &shape_b)) /* what forward has done */
+    if (!read_product(&p, a ? a : &shape_a, b ? b : &shape_b)) /* as in forward */
         return tt__fail(TT_ERR_STATE, "%s: the operands have other shapes than before", node->op->name);
     tt_tensor gradient = result_matrices(&p, g), at = flipped(&p.a), bt = flipped(&p.b);
     if (wants_b)

@@ -1,11 +1,12 @@
 /* Along one dimension: y = the largest or smallest of x, i = its index     dx[i] = g, else 0
- * Of all elements, and tt_amax() and tt_amin() along any dimensions: those that equal y share the gradient. */
+ * Over all elements, and with tt_amax() and tt_amin() along any dimensions, the elements that equal y share the
+ * gradient. */
 #include "autograd/record.h"
 
 #include "base/args.h"
 #include "base/error.h"
 
-/* ---- along one dimension. State: it. Saved: i. */
+/* ---- along one dimension. State: the dimension. Saved: i. */
 
 static tt_status extreme_backward(tt_node *node) {
     const int *dim = tt__state(node);
@@ -37,7 +38,7 @@ static tt_tensor *extreme_along(const tt__operator *op, const tt_max_args *o, co
     return y;
 }
 
-/* ---- along any dimensions. State: which. Saved: x, y. */
+/* ---- along any dimensions. State: the dimensions. Saved: x, y. */
 
 static tt_status extreme_values_backward(tt_node *node);
 static const tt__operator max_all_op = {.name = "tt_max", .backward = extreme_values_backward};
@@ -77,7 +78,7 @@ static tt_tensor reduced_last(const tt_tensor *x, const tt__reduction *r) {
     return tt__tensor_seen(x, shape, stride);
 }
 
-/* Find them in rows of what is reduced. */
+/* Find the extremes, with each result's elements as a row. */
 static tt_status extreme_of_rows(const char *who, tt_tensor *y, const tt_tensor *x, const tt__reduction *r,
                                  bool largest) {
     if (x->numel == 0)

@@ -222,7 +222,8 @@ static tt_status batch_norm_stats(const tt_batch_norm_args *a, tt_tensor *mean, 
 tt_tensor *tt_batch_norm_with(const tt_batch_norm_args *args, size_t size) {
     tt_batch_norm_args a;
     TT__ARGS_COPY(a, args, size);
-    tt_tensor *running[] = {a.running_mean, a.running_var}; /* their types count; they are written, so never cast */
+    /* autocast looks at their types, but casts only these copies of the pointers */
+    tt_tensor *running[] = {a.running_mean, a.running_var};
     if (!a.x || !TT__AUTOCAST(batch_norm_name, &a.x, &a.weight, &a.bias, &running[0], &running[1]) ||
         !batch_norm_check(&a))
         return NULL;

@@ -1,6 +1,6 @@
-/* Inputs: x (T,B,G H), h0 (B,H), c0 (B,H) or none, weight (G H,H), bias (G H) or none. Results: y (T,B,H), and c_n
- * (B,H) of an LSTM. Backward walks the steps from the last one; the gradients of weight and bias are one product and
- * one sum over all steps. */
+/* A recurrent layer in one direction. Inputs: x (T,B,G H), h0 (B,H), c0 (B,H) or none, weight (G H,H), bias (G H) or
+ * none. Results: y (T,B,H), and c_n (B,H) of an LSTM. Backward walks the steps from the last one; the gradients of
+ * weight and bias are one product and one sum over all steps. */
 #include "autograd/ops/op_rnn.h"
 
 #include "autograd/record.h"

@@ -17,8 +17,8 @@ typedef struct tt__rnn_call {
     tt_tensor *bias;   /* (G H): bias_hh, or NULL */
 } tt__rnn_call;
 
-/* Make the states of all steps, *y (T,B,H), and, of an LSTM, *c_n (B,H), the last cell state. NULL among the inputs: as
- * tt_item(). After a failure both are NULL. */
+/* Make the states of all steps, *y (T,B,H), and, of an LSTM, *c_n (B,H), the last cell state. NULL among the inputs:
+ * an error, as with tt_item(). After a failure both are NULL. */
 tt_status tt__rnn_layer(const tt__rnn_call *call, tt_tensor **y, tt_tensor **c_n);
 
 #endif

@@ -73,12 +73,12 @@ static tt_status check_split(const tt__operator *op, tt_tensor **out, const tt_t
     return *d < 0 ? tt__fail(TT_ERR_SHAPE, "%s: no dimension %d in %s", op->name, dim, TT__DESCRIBE(x)) : TT_OK;
 }
 
-/* Return how many parts an empty dimension makes: what is asked for, where PyTorch gives any number. */
+/* Return how many parts an empty dimension makes: the number that is asked for if PyTorch allows any. */
 static int64_t parts_of_nothing(const tt__operator *op, int64_t count) {
     return op == &split_op ? 1 : op == &chunk_op ? count : 0;
 }
 
-/* Is `count` the number of parts that dimension p->dim of x has? */
+/* Is `count` the number of parts of dimension p->dim of x? */
 static tt_status check_part_count(const tt__operator *op, const tt_tensor *x, const parts *p, int64_t count) {
     int64_t n = x->shape.dim[p->dim], made = n ? (n - 1) / p->size + 1 : parts_of_nothing(op, count);
     if (count == made && made <= INT32_MAX)
@@ -96,7 +96,7 @@ tt_status tt_split(tt_tensor **out, int64_t count, tt_tensor *x, int64_t split_s
     return make_parts(&split_op, out, count, x, &p);
 }
 
-/* The parts have the size that PyTorch gives them; there may be fewer than asked for, which is an error. */
+/* The parts have PyTorch's size. PyTorch may give fewer than asked for; that is an error here. */
 tt_status tt_chunk(tt_tensor **out, int64_t chunks, tt_tensor *x, int dim) {
     parts p = {0};
     TT__TRY(check_split(&chunk_op, out, x, dim, &p.dim));
@@ -190,7 +190,8 @@ static tt_status stack_backward(tt_node *node) {
 static const tt__operator cat_op = {.name = "tt_cat", .backward = cat_backward};
 static const tt__operator stack_op = {.name = "tt_stack", .backward = stack_backward};
 
-/* Are there tensors, none of them NULL? False without an error if one is NULL, as its maker has recorded one. */
+/* Are there tensors, none of them NULL? False without an error if one is NULL: the call that gave NULL has recorded
+ * one. */
 static bool check_joined_list(const char *who, tt_tensor *const *x, int64_t count) {
     if (!x || count < 1 || count > INT32_MAX) {
         tt__tensor_fail(TT_ERR_INVALID, "%s: expected a list of at least one tensor, got %s of %" PRId64, who,

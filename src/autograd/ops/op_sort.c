@@ -28,7 +28,7 @@ static const tt__operator sort_op = {.name = "tt_sort", .backward = sort_backwar
 static const tt__operator topk_op = {.name = "tt_topk", .backward = sort_backward};
 static const tt__operator argsort_op = {.name = "tt_argsort", .backward = sort_backward};
 
-/* The one dimension of a scalar is 0 or -1. Returns -1 and an error if x has no such dimension. */
+/* Return the dimension to sort along; a scalar's is 0 or -1. -1 and an error: x has no such dimension. */
 static int sorted_dim(const char *who, const tt_tensor *x, int dim) {
     int d = x->shape.ndim == 0 ? tt__dim_index(1, dim) : tt__dim_index(x->shape.ndim, dim);
     if (d < 0)

@@ -29,7 +29,7 @@ tt_tensor *tt_scale(tt_tensor *x, double factor) {
 }
 
 /* ---- y = x / (1 - p) where an element is kept, else 0    dx = g / (1 - p) where it was, else 0
- * Which are kept is computed again in backward, from the key: no mask is stored. */
+ * Backward computes again from the key which elements are kept: no mask is stored. */
 
 static const char dropout_name[] = "tt_dropout";
 
@@ -40,7 +40,7 @@ static tt_status dropout_backward(tt_node *node) {
 
 static const tt__operator dropout_op = {.name = dropout_name, .backward = dropout_backward};
 
-/* Each replay draws, as each call would. */
+/* Draw a key for a replay, as a call that is not captured would. */
 static void give_key(const tt__graph_source *source, uint64_t *words) {
     *words = tt_generator_random64(source->object);
 }
@@ -58,7 +58,7 @@ static tt_status choose_key(tt__dropout *call, const tt_tensor *x, tt_generator 
     return TT_OK;
 }
 
-/* With p = 1 all is dropped: one number of 2^32 is not below the limit, and what it keeps is scaled by 0. */
+/* With p = 1 all elements become 0: one number of 2^32 still keeps its element, which is then scaled by 0. */
 static tt__dropout dropout_of(double p) {
     double limit = p * 0x1p32;
     return (tt__dropout){.limit = limit < 0x1p32 - 1 ? (uint32_t)limit : UINT32_MAX, .scale = p < 1 ? 1 / (1 - p) : 0};
@@ -114,7 +114,7 @@ tt_tensor *tt__unary_recorded(const tt__operator *op, tt_tensor *x, tt__unary ca
 #define OPERATOR_OF(called) \
     static const tt__operator called##_op = {.name = "tt_" #called, .backward = tt__unary_backward}
 
-/* All that need no more than their line of operators.def. */
+/* Operators for which their line of operators.def is enough. */
 #define UNARY(called, formula, ...)                                                   \
     OPERATOR_OF(called);                                                              \
     tt_tensor *tt_##called(tt_tensor *x) {                                            \

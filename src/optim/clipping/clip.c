@@ -177,7 +177,7 @@ static tt_status check_grads(const char *who, const tt_named_tensors *params) {
     return TT_OK;
 }
 
-/* Measure all gradients: PyTorch's type is that of f32, unless one is f64. */
+/* Measure all gradients. *is_f64: one is f64, so PyTorch's norm would be; else it is f32. */
 static tt_status measure_all(const char *who, const tt_named_tensors *params, double norm_type, double *measure,
                              bool *is_f64) {
     tt__grad_total total = {.who = who, .p = norm_type};
@@ -206,7 +206,8 @@ static tt_status change_grads(const char *who, const tt_named_tensors *params, c
     return TT_OK;
 }
 
-/* `own`: this rank's status so far. After a failure an optimizer of slices still takes part in the collective call. */
+/* Clip by the norm. `own`: this rank's status so far; after a failure a rank with slices still takes part in the
+ * collective call. */
 static tt_status clip_by_norm(const char *by_norm, const tt_clip_grad_norm_args *a, double norm_type,
                               const tt_optimizer *sharded, tt_status own) {
     double measure[1 + TT__JOIN_ROOM] = {0};

@@ -10,20 +10,20 @@
 #include <tutti/tensor.h>
 
 /* tt_clip_grad_norm_(), under the name `who` in errors. With `sharded` the parameters are that optimizer's slices, and
- * the norm is of all ranks' gradients. `own`: this rank's status before, whose error is the last one: a rank that
- * failed still takes part in the collective call. */
+ * the norm is of all ranks' gradients. `own`: this rank's status so far, whose error is the thread's last one; a rank
+ * that failed still takes part in the collective call. */
 tt_status tt__clip_grad_norm(const char *who, const tt_clip_grad_norm_args *args, const tt_optimizer *sharded,
                              tt_status own);
 
-/* A number made of all gradients, wherever they lie. Those of the host are joined at once; those of another device are
- * joined in its memory, by kernels, and read once.
+/* A number made of all gradients, on all devices. Those on the host are joined at once; those on another device are
+ * joined there by kernels, and the result is read once.
  *
  * Begins as {.who = ..., .p = ...}. */
 typedef struct tt__grad_total {
     const char *who;
     double p;       /* infinite: the total is the largest value, and NaN is above all; else it is the sum */
-    double value;   /* without `far` */
-    tt_tensor *far; /* a device's part that is not read yet: f64, one element, of the scope; or NULL */
+    double value;   /* so far, without `far` */
+    tt_tensor *far; /* the device's part, not read yet: f64, one element, the scope's; or NULL */
 } tt__grad_total;
 
 void tt__grad_total_join(tt__grad_total *total, double value);
@@ -31,10 +31,10 @@ void tt__grad_total_join(tt__grad_total *total, double value);
 /* Return the number on x's device, for a kernel that joins x. NULL: an error. */
 tt_tensor *tt__grad_total_far(tt__grad_total *total, const tt_tensor *x);
 
-/* Join what is not read yet: `value` is of all then. This waits for the device. */
+/* Join the device's part, after which `value` is complete. Waits for the device. */
 tt_status tt__grad_total_end(tt__grad_total *total);
 
-/* Join the sum of the elements' absolute values to the power of p, or the largest one, of x, f32 or f64. */
+/* Join x, f32 or f64: the sum of its elements' absolute values to the power of p, or the largest of these values. */
 tt_status tt__grad_total_measure(tt__grad_total *total, tt_tensor *x);
 
 typedef struct tt__clip_loops {

@@ -1,3 +1,4 @@
+/* The loops of clip.h, compiled once for each instruction set: base/machine/cpu.h. */
 #include "optim/clipping/clip.h"
 
 #include <string.h>
@@ -12,7 +13,7 @@
     }
 const tt__clip_kernels TT__LEVEL_NAME(tt__clip_kernels_of_types) = {.f32 = CLIP_KERNELS(f32), .f64 = CLIP_KERNELS(f64)};
 
-/* An exponent of ones is that of infinities and NaN. */
+/* Infinities and NaN have an exponent of all ones. */
 #define UNSCALE(name, real, bits_type, exponent)                     \
     static bool unscale_##name(void *at, int64_t n, double by) {     \
         real *x = at;                                                \

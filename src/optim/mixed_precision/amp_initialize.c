@@ -8,7 +8,7 @@
 
 static const char who[] = "tt_amp_initialize";
 
-/* Masters are f32: an optimizer of f64 parameters could not go on with them. */
+/* Masters are f32, so an optimizer of f64 parameters could not go on with them. */
 static tt_status check_parameters(const tt_amp_initialize_args *a) {
     const tt_named_tensors *all = tt_module_parameters(a->model);
     for (int64_t i = 0; all && i < all->count; i++)
@@ -51,7 +51,7 @@ tt_status tt_amp_initialize_with(const tt_amp_initialize_args *args, size_t size
     if (a.scaler)
         *a.scaler = NULL;
     if (a.dtype == TT_F32)
-        a.dtype = TT_BF16; /* it was not given */
+        a.dtype = TT_BF16; /* the default: none was given */
     TT__TRY(check_initialize(&a));
     bool scales = a.dtype == TT_F16 && a.opt_level != TT_O0;
     tt_grad_scaler *scaler = a.scaler ? tt_grad_scaler_new(0, .disabled = !scales) : NULL;

@@ -116,7 +116,7 @@ typedef struct scaler_entry {
 
 /* What a state dict has. */
 typedef struct scaler_state {
-    double scale, growth_factor, backoff_factor; /* scale: f32's value */
+    double scale, growth_factor, backoff_factor; /* scale: always an f32 value */
     int64_t growth_interval, growth_tracker;
 } scaler_state;
 
@@ -199,7 +199,7 @@ static tt_tensor *captured_scale(tt__graph *graph, tt_grad_scaler *scaler, const
     tt_tensor *scale = tt__empty_beside(who, x, TT_SCALAR, tt_tensor_dtype(x));
     if (!scale)
         return NULL;
-    tt_tensor number = *scale; /* where the graph has it */
+    tt_tensor number = *scale; /* a view of the number in the graph */
     number.dtype = TT_F64;
     number.data = (void *)at;
     return tt__copy_out(who, scale, &number) ? tt__abandon(scale) : scale;
@@ -253,7 +253,8 @@ static tt_status check_both(const char *who, const tt_grad_scaler *scaler, const
     return tt__fail_argument("%s: the %s is NULL", who, scaler ? "optimizer" : "scaler");
 }
 
-/* Divide, and note what was found. If no parameter has a gradient the stage stays, as if this had not been called. */
+/* Divide gradients, and note whether one was infinite or NaN. TT_ERR_STATE: there are none; the stage stays the
+ * same. */
 static tt_status unscale_entry(const char *who, tt_grad_scaler *scaler, tt_optimizer *optimizer, scaler_entry *entry) {
     int64_t count = 0;
     const double factor = (double)(float)(1 / scaler->now.scale);

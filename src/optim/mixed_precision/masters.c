@@ -36,7 +36,7 @@ static void refresh_block(void *user, int64_t begin, int64_t end) {
     }
 }
 
-/* The same in any layout and on any device, by operations. */
+/* refresh_master() for any layout and device, by operations. */
 static tt_status refresh_anywhere(const char *who, const tt__optim_param *p) {
     tt_tensor *rounded = tt__to(who, p->tensor, p->low_dtype), *low = rounded ? tt__to(who, p->low, TT_F32) : NULL;
     tt_tensor *same = low ? tt__empty_beside(who, p->low, p->low->shape, TT_BOOL) : NULL;
@@ -46,7 +46,7 @@ static tt_status refresh_anywhere(const char *who, const tt__optim_param *p) {
     return tt__where_out(who, p->tensor, same, p->tensor, low);
 }
 
-/* Bring the master's elements up to date whose parameter was changed since the last step. */
+/* Where the parameter was changed since the last step, copy its elements to the master. */
 static tt_status refresh_master(const char *who, const tt__optim_param *p) {
     enum { BLOCK = 1 << 15 };
     if (!tt__device_is_host(tt_tensor_device(p->low)) || !p->low->contiguous || !p->tensor->contiguous)
@@ -132,7 +132,8 @@ void tt__masters_take(tt_optimizer *o, tt_tensor **list, bool keep) {
                 p->low = p->tensor;
                 p->low_dtype = tt_tensor_dtype(p->low);
                 p->tensor = master;
-                tt_ignore(tt__copy_out("tt_amp_initialize", master, p->low)); /* rounded: equal on all ranks */
+                /* the rounded values, which are equal on all ranks */
+                tt_ignore(tt__copy_out("tt_amp_initialize", master, p->low));
             } else {
                 tt__tensor_disown(master);
             }

@@ -1,5 +1,5 @@
 /* A rule's loop for each element type: includes TT__RULE_LOOP with REAL (the type), FMA and SQRT (its functions) and
- * NAME(x) (a name of its own). Devices include the loops of tensor/rules with definitions of their own:
+ * NAME(x) (a name of its own). Devices include the loops of tensor/rules with their own definitions of these:
  *   RULE         what a function begins with
  *   RULE_LOOP    the same of a function that is inlined with constants
  *   RULE_FIRST   where the loop begins

@@ -95,8 +95,7 @@ tt_lr_scheduler *tt_cosine_annealing_warm_restarts_with(const tt_cosine_annealin
     return tt__lr_begin(tt__lr_new(&restarts_class, a.optimizer, number));
 }
 
-/* ---- OneCycleLR: up to max_lr and down to far below where it began; momentum goes the other
- * way. */
+/* ---- OneCycleLR: the rate rises to max_lr and falls to far below its first value; momentum goes the other way. */
 
 enum {
     CYCLE_MAX_LR,
@@ -115,7 +114,7 @@ static const char *const cycle_names[CYCLE_NUMBERS] = {
     "max_lr",        "total_steps",  "pct_start",  "anneal_linear",    "cycle_momentum",
     "base_momentum", "max_momentum", "div_factor", "final_div_factor", "three_phase"};
 
-/* From where to where a phase goes. */
+/* A phase: its end, and its changes of rate and momentum. */
 typedef struct cycle_phase {
     double end_step, start_lr, end_lr, start_momentum, end_momentum;
 } cycle_phase;
@@ -222,7 +221,7 @@ tt_lr_scheduler *tt_one_cycle_lr_with(const tt_one_cycle_lr_args *args, size_t s
                                           [CYCLE_FINAL_DIV_FACTOR] = cycle_default(a.final_div_factor, 1e4),
                                           [CYCLE_THREE_PHASE] = a.three_phase};
     tt_lr_scheduler *s = tt__lr_new(&cycle_class, a.optimizer, number);
-    for (size_t g = 0; s && g < s->groups; g++) /* other schedulers begin there too, as PyTorch's */
+    for (size_t g = 0; s && g < s->groups; g++) /* other schedulers begin there too, as in PyTorch */
         s->base_lrs[g] = s->optimizer->groups[g].initial_lr = a.max_lr / number[CYCLE_DIV_FACTOR];
     return tt__lr_begin(s);
 }

@@ -102,7 +102,7 @@ tt_lr_scheduler *tt_sequential_lr(tt_lr_scheduler *const *schedulers, int64_t n,
 /* ---- ChainedScheduler ---- */
 
 static tt_status chained_step(tt_lr_scheduler *s, bool again) {
-    (void)again; /* a sequence takes no chain */
+    (void)again; /* a chain is never a child of a sequence */
     for (size_t i = 0; i < s->child_count; i++)
         TT__TRY(tt__lr_step(s->children[i], false));
     s->last_epoch++;

@@ -52,7 +52,7 @@ tt_status tt__lr_step(tt_lr_scheduler *s, bool again) {
 
 /* ---- making ---- */
 
-/* Note what rates there are before the first scheduler. */
+/* Note the rates before the first scheduler. */
 static void note_initial_lrs(tt_lr_scheduler *s) {
     for (size_t g = 0; g < s->groups; g++) {
         tt__optim_group *group = &s->optimizer->groups[g];
@@ -208,7 +208,7 @@ static bool field_at(tt_lr_scheduler *s, int i, lr_field *field) {
     return true;
 }
 
-/* What names of a scheduler's entries begin with: nothing, or "_schedulers.I." for a child. */
+/* The prefix of a scheduler's entries: none, or "_schedulers.I." for a child. */
 typedef struct lr_prefix {
     char text[96];
 } lr_prefix;

@@ -1,5 +1,5 @@
-/* The inside of all schedulers: a class gives the learning rate of an epoch, by PyTorch's recursive formulas. What a
- * scheduler is made of and where it stands are numbers with names, which are its state dict. */
+/* The inside of all schedulers: a class gives the learning rate of an epoch, by PyTorch's recursive formulas. A
+ * scheduler's options and its place are named numbers, which make its state dict. */
 #ifndef TT_OPTIM_SCHEDULER_H
 #define TT_OPTIM_SCHEDULER_H
 
@@ -12,13 +12,13 @@ typedef struct tt__lr_class {
     const char *milestones_name; /* in the state dict; NULL: it has none */
     /* Are these numbers possible? `who`: the call that brings them. NULL: there are none. */
     tt_status (*check)(const char *who, const tt_optimizer *o, const double *number);
-    /* The rate of group g in epoch `last_epoch`; lr: the one it has. NULL: `step` does without. */
+    /* The rate of group g in epoch `last_epoch`; lr: the rate before. NULL: `step` needs none. */
     double (*rate)(const tt_lr_scheduler *s, size_t g, double lr);
     /* The rate in epoch 0 for a scheduler that a sequence begins again. NULL: that of rate(). */
     double (*first_rate)(const tt_lr_scheduler *s, size_t g);
     /* Go to the next epoch, or to epoch 0 again. NULL: as tt__lr_step_rates(). */
     tt_status (*step)(tt_lr_scheduler *s, bool again);
-    /* Go to the next epoch, which is chosen by how good the last one was. NULL: it needs no metric. */
+    /* Go to the next epoch, with the metric of the last one. NULL: the class needs no metric. */
     tt_status (*step_metric)(tt_lr_scheduler *s, double metric);
 } tt__lr_class;
 
@@ -28,7 +28,7 @@ struct tt_lr_scheduler {
     const tt__lr_class *cls;
     tt_optimizer *optimizer; /* borrowed */
     int64_t last_epoch;
-    size_t groups;                        /* how many of the optimizer's it sets */
+    size_t groups;                        /* how many of the optimizer's groups it sets */
     double *base_lrs, *last_lr, *next;    /* of each group: before schedulers, now, while a step is computed */
     double number[TT__LR_NUMBERS];        /* in the order of number_names */
     int64_t *milestones, milestone_count; /* rising */
@@ -43,7 +43,7 @@ struct tt_lr_scheduler {
  * schedulers. NULL on failure; arguments are checked here. */
 tt_lr_scheduler *tt__lr_new(const tt__lr_class *cls, tt_optimizer *optimizer, const double *number);
 
-/* Begin epoch 0; returns s. On failure s ends. NULL gives NULL. */
+/* Begin epoch 0; returns s. On failure s is freed. NULL gives NULL. */
 tt_lr_scheduler *tt__lr_begin(tt_lr_scheduler *s);
 
 /* Take a copy of n rising numbers. TT_ERR_INVALID, TT_ERR_MEMORY. */

@@ -18,7 +18,7 @@
 
 enum { UNIT = 64, CLASSES_A_DOUBLING = 8, CLASSES = CLASSES_A_DOUBLING * 58, LARGE = 1 << 20 };
 
-/* Stands before the payload. */
+/* The header before a block's payload. */
 typedef struct block {
     _Alignas(UNIT) struct block *next;
     const void *pool; /* of the thread that allocated it */
@@ -31,7 +31,7 @@ typedef struct pool {
     int registered;
 } pool;
 
-static _Atomic size_t bytes_held, bytes_most; /* of all threads, from the system */
+static _Atomic size_t bytes_held, bytes_most; /* taken from the system by all threads: now, at most */
 
 static _Thread_local pool mine;
 static pthread_key_t key;
@@ -79,8 +79,8 @@ static void pool_trim(void *p) {
 
 static void make_key(void) { pthread_key_create(&key, pool_trim); }
 
-/* Take a waiting block of this class; for a large size, rather a block that is up to half again as large than a new
- * one: what a step needs at different times may then lie in the same memory. */
+/* Take a waiting block of this class. A large request also takes one of up to 1.5 times its size, so that what a step
+ * needs at different times can share memory. */
 static block *take_waiting(unsigned cls, size_t size) {
     size_t most = size < LARGE ? 0 : size + size / 2;
     for (unsigned c = cls; c < CLASSES; c++) {

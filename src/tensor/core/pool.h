@@ -2,9 +2,9 @@
  * request, so that a loop that always asks for the same sizes asks the system for nothing after its first round.
  *
  * Class of a size: its number of 64-byte units beyond the first, rounded up to four significant bits (at most an eighth
- * is lost, and nothing where 2^n elements follow a header). A large request also takes a waiting block of up to half
- * again its size. A block freed by a thread that did not allocate it goes back to the system: else a producer and a
- * consumer would fill the consumer's lists. Lists are released when the thread ends. */
+ * is lost, and nothing where 2^n elements follow a header). A large request also takes a waiting block of up to 1.5
+ * times its size. A block freed by a thread that did not allocate it goes back to the system: otherwise a producer's
+ * blocks would pile up in its consumer's lists. Lists are released when the thread ends. */
 #ifndef TT_TENSOR_POOL_H
 #define TT_TENSOR_POOL_H
 

@@ -22,9 +22,9 @@ typedef struct first_error {
 } first_error;
 
 struct tt_scope {
-    tt_scope *outer;              /* in the stack of the thread that is in it */
-    int id;                       /* of a block scope; 0: an object */
-    _Atomic(const void *) thread; /* that is in it; NULL: none */
+    tt_scope *outer;              /* the next one in that thread's stack */
+    int id;                       /* of a block scope; 0: a scope object */
+    _Atomic(const void *) thread; /* the one that is in this scope; NULL: none */
     atomic_flag lock;             /* of the lists */
     tt__entry *newest[TT__ENTRY_KINDS];
     first_error error;
@@ -38,7 +38,7 @@ static _Thread_local struct {
         tt_status status;   /* TT_OK: none */
         unsigned clearings; /* tt__error_clearings() when it came */
         char text[512];
-    } outside; /* of scopes, the first error */
+    } outside; /* the first error outside of scopes */
     tt_scope at_hand[SCOPES_AT_HAND];
 } mine;
 
@@ -121,7 +121,8 @@ static void scope_leave(tt_scope *s) {
     atomic_store_explicit(&s->thread, NULL, memory_order_relaxed);
 }
 
-/* Pass an error that was not fetched to the enclosing scope, unless that has one: the NULL may have gone there, too. */
+/* Pass an error that was not fetched to the enclosing scope, unless that has one: the NULL that came of it may have
+ * been used there. */
 static void pass_error_on(tt_scope *s, tt_scope *outer) {
     if (s->error.status && outer && !outer->error.status)
         outer->error = s->error;

@@ -14,8 +14,8 @@ typedef enum tt__entry_kind { TT__ENTRY_RECORD, TT__ENTRY_TENSOR, TT__ENTRY_KIND
 /* The first member of each struct that a scope can hold. */
 typedef struct tt__entry {
     struct tt__entry *older, *newer;
-    tt_scope *scope;                       /* that holds it, or NULL */
-    void (*ended)(struct tt__entry *self); /* called once when that scope ends, which holds it no longer */
+    tt_scope *scope;                       /* the scope that holds this entry, or NULL */
+    void (*ended)(struct tt__entry *self); /* called once, after the ending scope has let go of the entry */
 } tt__entry;
 
 /* Put the entry into the open scope of the thread; false: none is open. */
@@ -36,7 +36,7 @@ void *tt__tensor_fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3)
  * Never TT_OK. */
 tt_status tt__tensor_first_error(const char *who);
 
-/* Forget an error outside of scopes, as a later expression succeeded. */
+/* Forget the first error outside of scopes, because a later expression succeeded. */
 void tt__tensor_forget_error(void);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Storage of at least this size goes back to the system when its last tensor was not a scope's: such tensors
+/* Storage of at least this size goes back to the system when its last tensor belonged to no scope: such tensors
  * (parameters, data sets) are not made again in every step. */
 static const size_t large_bytes = (size_t)1 << 20;
 

@@ -18,8 +18,8 @@
  * A loop without a scope piles them up: the log warns once. Tensors that are kept, held (parameters, buffers, state,
  * data) or leaves are not counted. */
 
-/* A program has some dozens of tensors of its own beside what models, optimizers and data sets hold. More, or more
- * memory, comes from a loop that frees none; a few large ones are the program's data before a data set has them. */
+/* A program has some dozens of tensors of its own beside what models, optimizers and data sets hold. Many more, or more
+ * memory, come from a loop that frees none. A few large ones are data that no data set holds yet. */
 enum { MANY = 5000, SOME = 16 };
 static const int64_t many_bytes = (int64_t)1 << 30;
 
@@ -74,7 +74,7 @@ static void tensor_scope_ended(tt__entry *entry) {
     tt__tensor_unref(x);
 }
 
-/* `bytes`: of the storage that was made for x. */
+/* Give x to the open scope, else to the caller. `bytes`: size of its new storage. */
 static tt_tensor *give_to_scope(tt_tensor *x, size_t bytes) {
     bool in_scope = tt__scope_add(&x->entry, TT__ENTRY_TENSOR, tensor_scope_ended);
     x->owner = in_scope ? TT__OWNER_SCOPE : TT__OWNER_CALLER;
@@ -235,7 +235,7 @@ void tt__tensor_unwatch(tt_tensor *x) {
 bool tt__tensor_is_exclusive(const tt_tensor *x) {
     return atomic_load_explicit(&x->refs, memory_order_acquire) == 1 &&
            atomic_load_explicit(&x->storage->refs, memory_order_acquire) == 1 && x->storage->bytes &&
-           !x->storage->pinned; /* which a copy may still read */
+           !x->storage->pinned; /* a copy may still read pinned memory */
 }
 
 tt_tensor *tt__abandon(tt_tensor *x) {

@@ -24,7 +24,7 @@ typedef struct tt__storage {
     size_t bytes;             /* of owned memory; 0: the memory is borrowed */
     const tt_device *device;
     void *data;
-    struct tt__pinned *pinned; /* owned: pinned.h, where the memory is of a pinned block; or NULL */
+    struct tt__pinned *pinned; /* owned: the pinned block that has the memory (pinned.h), or NULL */
     char *away_name; /* owned: the parameter whose elements these are, for errors while they are away; or NULL */
     void (*release)(void *data); /* frees `data` if it came from elsewhere and is owned; or NULL */
 } tt__storage;
@@ -61,24 +61,24 @@ typedef enum tt__owner { TT__OWNER_CALLER, TT__OWNER_SCOPE, TT__OWNER_HOLDER, TT
 
 /* What autograd hangs on a tensor: a node (a recorded call that made it) or a leaf. */
 typedef struct tt__history {
-    void (*release)(struct tt__history *self); /* the tensor lets go of it */
+    void (*release)(struct tt__history *self); /* called when the tensor drops it */
     bool is_leaf;
     _Atomic bool spent; /* of a node: its record is gone */
 } tt__history;
 
 struct tt_tensor {
-    tt__entry entry; /* first: in the scope */
+    tt__entry entry; /* first member: x's entry in its scope */
     uint32_t magic;  /* TT__ALIVE */
     tt_dtype dtype;
     void *data; /* first element; on a device that is not the host, not for plain pointers */
     bool contiguous;
     bool requires_grad;
     bool sparse_grad; /* as a leaf it gets sparse gradients: autograd/leaf.h */
-    bool shown;       /* a function of the user's has seen it: it lives as long as its scope */
+    bool shown;       /* a function of the user's has seen it, so it lives as long as its scope */
     bool unscoped;    /* made with no scope open, and counted with unscoped_bytes (tensor.c) */
     tt__owner owner;
     _Atomic int refs;
-    _Atomic int watchers; /* references of users that read it anew in each call: an optimizer */
+    _Atomic int watchers; /* references of users that look at it anew in each call, such as optimizers */
     int output;           /* which one of its node's results it is */
     int64_t numel;
     tt_shape shape;
@@ -104,8 +104,8 @@ tt_tensor *tt__tensor_take(const char *who, void *data, void (*release)(void *da
  * to the device may still read it when the tensor is freed. */
 tt_tensor *tt__tensor_new_pinned(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype);
 
-/* Make the same on a device; with `stride` (shape.ndim of them, dense: tt__shape_dense_strides()) in that order of
- * memory. */
+/* Make the same on a device. `stride` (shape.ndim of them, dense: tt__shape_dense_strides()): the order of memory;
+ * NULL: contiguous. */
 tt_tensor *tt__tensor_new_on(const char *who, const tt_device *device, tt_shape shape, tt_dtype dtype,
                              const int64_t *stride);
 
@@ -140,12 +140,12 @@ tt_status tt__tensor_adopt(tt_tensor *x, const char *holder);
 void tt__tensor_disown(tt_tensor *x);
 
 /* Lend x to the caller: `lender` ("a loader") holds it as tt__tensor_adopt() does, but tt_keep() makes it the caller's.
- * The loan ends with tt__tensor_take_back(), which drops the lender's reference: x goes, unless it was kept. NULL is
- * allowed there. */
+ * The loan ends with tt__tensor_take_back(), which drops the lender's reference: x is freed, unless it was kept. NULL
+ * is allowed there. */
 tt_status tt__tensor_lend(tt_tensor *x, const char *lender);
 void tt__tensor_take_back(tt_tensor *x);
 
-/* Count x, if it was made with no scope open, no longer as one that a loop may have forgotten: it is kept, held, a
+/* Stop counting x, if it was made with no scope open, among those that a loop may have forgotten: it is kept, held, a
  * leaf, or ends. */
 void tt__tensor_means_to_stay(tt_tensor *x);
 
@@ -164,8 +164,8 @@ void tt__tensor_unwatch(tt_tensor *x);
 /* Is this reference the only one to the tensor and its storage? Then it may be changed or taken over. */
 bool tt__tensor_is_exclusive(const tt_tensor *x);
 
-/* Free a tensor that an operation made and will not return, before its scope does or where none is open; records keep
- * what they need of it. NULL is allowed. Returns NULL. */
+/* Free a tensor that an operation made and will not return, rather than leave it to its scope or, with none open, to
+ * nobody. Records keep what they need of it. NULL is allowed. Returns NULL. */
 tt_tensor *tt__abandon(tt_tensor *x);
 
 /* Let x use the memory at `data` from now on (borrowed; NULL: new memory of its own). Values are not moved. x is
@@ -181,8 +181,8 @@ void tt__tensor_swap(tt_tensor *a, tt_tensor *b);
 
 /* ---- looking ---- */
 
-/* Is x a tensor that still lives, whose elements are there? Else TT_ERR_STATE. Certain under TT_DEBUG=1 and where
- * memory is poisoned; otherwise it detects only some. x is not NULL. */
+/* Is x a tensor that still lives, and are its elements there? Else TT_ERR_STATE. Under TT_DEBUG=1, and where memory is
+ * poisoned, every freed tensor is detected; otherwise only some. x is not NULL. */
 bool tt__tensor_check(const char *who, const tt_tensor *x);
 
 /* Does x still live? For calls that don't touch the elements. */
@@ -192,7 +192,7 @@ bool tt__tensor_check_alive(const char *who, const tt_tensor *x);
  * an expanded tensor does: what is written to one place would be lost. x is not NULL. */
 tt_status tt__tensor_check_writable(const char *who, const tt_tensor *x);
 
-/* Write to `text` (size bytes), which is returned, why x, whose elements are away, can't be used. */
+/* Write why x can't be used while its elements are away to `text` (size bytes), and return that. */
 const char *tt__away_text(const tt_tensor *x, char *text, size_t size);
 
 /* "f32 (20, 10)" in a buffer that lives to the end of the enclosing block; "NULL" for NULL. */

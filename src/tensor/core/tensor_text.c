@@ -14,7 +14,7 @@
 
 enum { DIGITS = 4, EDGE = 3, MANY = 1000, COLUMNS = 80, NUMBER = 512 };
 
-/* ---- text that is cut where `out` ends, and counted on */
+/* ---- text, cut where `out` ends but counted in full */
 
 typedef struct written {
     char *out;

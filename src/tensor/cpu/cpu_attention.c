@@ -1,8 +1,8 @@
 /* q (T,D)  k (S,D)  v (S,Dv)  ->  y (T,Dv). A block of BLOCK rows of q has scores s (BLOCK,S) = scale q k^T + mask,
  * then p = softmax of s; all products are oneDNN's. Backward computes p again from what forward kept of each row.
  *
- * Of bf16, scores, probabilities and their gradients are f32; where they are a product's factor they are rounded.
- * Gradients of k and v, which are sums over blocks, are f32 up to the end. */
+ * For bf16, scores, probabilities and their gradients are f32, and are rounded to bf16 as factors of products.
+ * Gradients of k and v are summed over blocks in f32 and rounded at the end. */
 #include "tensor/cpu/cpu_kernels.h"
 
 #include "base/error.h"
@@ -47,7 +47,7 @@ static tt_tensor matrix_in(float *room, int64_t rows, int64_t cols) {
                        .contiguous = true};
 }
 
-/* How many keys, from the first on, any of the rows before `end` sees / row t sees. */
+/* How many keys, from the first on, the rows before `end` see. */
 static int64_t keys_seen(const tt__attention *in, int64_t end) {
     int64_t S = in->k->shape.dim[0];
     return in->causal && end < S ? end : S;
@@ -67,7 +67,8 @@ static float *next_part(char **at, int64_t bytes) {
     return part;
 }
 
-/* Take what `blocks` scores need, two of them with sums; NULL: no memory. Returns what is to be freed. */
+/* Take memory for `blocks` blocks of scores, and with two of bf16 also for sums. Returns what is to be freed; NULL: no
+ * memory. */
 static void *attention_room_take(attention_room *room, const tt__attention *in, int blocks) {
     int64_t S = in->k->shape.dim[0], scores = BLOCK * S;
     bool narrow = in->q->dtype != TT_F32, sums = narrow && blocks == 2;
@@ -116,8 +117,8 @@ static tt_status block_scores(const tt__attention *in, int64_t begin, tt_tensor 
     return attention_product(s, &q, &kt, 0);
 }
 
-/* Turn the n scores of a row that it sees into probabilities, by the maximum and sum that `stats` has; the others, up
- * to S, have none. */
+/* Turn the n scores that a row sees into probabilities, by the maximum and sum in `stats`; the others, up to S, become
+ * 0. */
 static void row_probabilities(int64_t n, int64_t S, float *s, const float *stats) {
     tt__softmax()->exp_scale(n, s, (tt__sum_exp){stats[0], stats[1]}, 1, s);
     memset(s + n, 0, (size_t)(S - n) * sizeof *s);
@@ -166,8 +167,8 @@ tt_status tt__cpu_attention(tt_tensor *y, tt_tensor *stats, const tt__attention 
 
 /* ---- backward */
 
-/* Of n numbers: ds = p (dp - sum of p dp) scale, in dp's place. The sum is g.y; made of these numbers it cancels
- * exactly where a row sees one key. */
+/* ds = p (dp - sum of p dp) scale for n numbers, in dp's place. The sum equals g.y; computed from these numbers it
+ * cancels exactly if a row sees one key. */
 static void score_gradients(float *dp, const float *p, int64_t n, int64_t S, float scale) {
     tt__softmax()->softmax_backward(n, p, dp, dp);
     tt__elementwise()->scale(n, dp, scale, dp);
@@ -180,7 +181,7 @@ typedef struct attention_gradients {
     const attention_room *room;
 } attention_gradients;
 
-/* With `beta` 0 for the block that sees all keys that any sees, then 1. */
+/* Compute one block. `beta`: 0 for the first, which sees the most keys; then 1, which adds to dk and dv. */
 static tt_status backward_block(const attention_gradients *to, const tt__attention *in, int64_t begin, tt_tensor *p,
                                 tt_tensor *ds, double beta) {
     int64_t S = p->shape.dim[1], end = begin + p->shape.dim[0];
@@ -212,7 +213,7 @@ static void zero_rows(tt_tensor *x, int64_t begin) {
             ((float *)x->data)[t * x->stride[0] + d * x->stride[1]] = 0;
 }
 
-/* From the last block to the first, as the last one sees all keys that any sees. dk and dv are f32. */
+/* Go from the last block to the first, because the last one sees the most keys. dk and dv are f32. */
 static tt_status backward_blocks(const attention_gradients *to, const tt__attention *in) {
     int64_t T = in->q->shape.dim[0], most = keys_seen(in, T), last = (T - 1) / BLOCK * BLOCK;
     tt_status status = TT_OK;

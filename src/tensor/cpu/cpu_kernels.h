@@ -47,8 +47,8 @@ tt_status tt__cpu_max_pool2d_backward_f32(tt_tensor *dx, const tt_tensor *g, con
 
 /* ---- cpu_reduce.c */
 
-/* Is x contiguous, and y, seen in x's shape, its last dimensions in row-major order, repeated along the first ones?
- * Then *cols is their size. */
+/* Is x contiguous, and does y, in x's shape, repeat along the first dimensions and have the last ones in row-major
+ * order? Then *cols is the size of the last ones. */
 bool tt__sums_leading(const tt_tensor *y, const tt_tensor *x, int64_t *cols);
 
 tt_status tt__cpu_sum_f32(tt_tensor *y, const tt_tensor *x, double factor);
@@ -72,8 +72,8 @@ tt_status tt__cpu_cross_entropy_backward_f32(tt_tensor *dx, const tt_tensor *x, 
 
 /* ---- cpu_attention.c: blocks of rows of q, and no more than BLOCK x S scores in memory */
 
-/* Of f32; of bf16 where tt__onednn_takes_bf16(): its factors are bf16, sums and softmax f32. TT_ERR_UNSUPPORTED, and no
- * error is recorded: oneDNN has no such product of bf16. */
+/* Of f32, and of bf16 where tt__onednn_takes_bf16(): then factors are bf16, sums and softmax f32. TT_ERR_UNSUPPORTED,
+ * without a recorded error: oneDNN has no such product of bf16. */
 tt_status tt__cpu_attention(tt_tensor *y, tt_tensor *stats, const tt__attention *in);
 tt_status tt__cpu_attention_backward(tt_tensor *dq, tt_tensor *dk, tt_tensor *dv, const tt_tensor *stats,
                                      const tt_tensor *g, const tt__attention *in);

@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-/* ---- batch_norm of (A,C,B). Channels last, B is 1: a channel is a column of (A,C). Else it is A rows of B elements.
- * Threads share channels where sums are made, and rows or channels where elements are. */
+/* ---- batch_norm of (A,C,B). With channels last B is 1, and a channel is a column of (A,C). Otherwise a channel is A
+ * rows of B elements. Threads share the channels to make sums, and rows or channels to make elements. */
 
 /* Columns that are summed at once; elements that one thread takes at a time, about. */
 enum { STRIP = 16, AT_ONCE = 1 << 15 };
@@ -104,7 +104,8 @@ static void run_rows(batch_call *k, void (*rows)(void *, int64_t, int64_t)) {
     tt__parallel_for(count, n < AT_ONCE ? AT_ONCE / n : 1, rows, k);
 }
 
-/* Lay the channels' numbers out as the loops want them: C structs, or four arrays of C, in as much memory. */
+/* Store channel c's numbers as the loops want them: in one of C structs, or in four arrays of C that take as much
+ * memory. */
 static void set_channel(const batch_call *k, float *room, int64_t c, tt__channel numbers) {
     if (k->B != 1) {
         ((tt__channel *)(void *)room)[c] = numbers;
@@ -144,7 +145,8 @@ tt_status tt__cpu_batch_norm_f32(tt_tensor *y, const tt_tensor *x, const tt_tens
     return TT_OK;
 }
 
-/* Give weight and bias, and lay out what dx needs: scale g where the statistics are `fixed`, else batch_norm_give. */
+/* Write the gradients of weight and bias, and the channels' numbers for dx: scale g if the statistics are `fixed`, else
+ * those of batch_norm_give. */
 static void give_sums(batch_call *k, const tt__normed *n, bool fixed, float *room, tt_tensor *dw, tt_tensor *db) {
     double count = (double)(k->A * k->B);
     for (int64_t c = 0; c < k->C; c++) {
@@ -208,7 +210,8 @@ tt_status tt__cpu_batch_norm_give_f32(const tt__normed *n, const tt_tensor *sums
 /* ---- rows. Threads share them, and, for the gradients of weights, columns. Plain loops serve where channels share
  * weights. */
 
-/* Elements that one thread takes at a time, about; columns, of which each is read with a line of its own. */
+/* About how many elements one thread takes at a time; how many columns, each of which is read from a cache line of its
+ * own. */
 enum { ELEMENTS = 1 << 14, COLUMNS = 64 };
 
 typedef struct norm_call {

@@ -19,7 +19,8 @@ typedef struct pool_call {
     int32_t *at;
 } pool_call;
 
-/* The taps [first, end) of window number `at` that lie inside of the image, along dimension d; where tap 0 lies. */
+/* Of window number `at`, along dimension d: the taps [first, end) that lie inside of the image, and where tap 0
+ * lies. */
 typedef struct taps {
     int64_t origin, first, end;
 } taps;

@@ -79,8 +79,8 @@ static void sum_each_row(void *user, int64_t begin, int64_t end) {
         s->y[r] = (float)(tt__reduce()->sum(s->cols, s->x + r * s->cols) * s->factor);
 }
 
-/* Is x contiguous, and y, seen in x's shape, repeated along the last dimensions, the others in row-major order? Then
- * *cols is the size of what is repeated. */
+/* Is x contiguous, and does y, in x's shape, repeat along the last dimensions and have the others in row-major order?
+ * Then *cols is the size of the last ones. */
 static bool sums_trailing(const tt_tensor *y, const tt_tensor *x, int64_t *cols) {
     int64_t n = 1, rows = 1;
     int d = x->shape.ndim - 1;
@@ -112,7 +112,7 @@ static void sum_each_channel(void *user, int64_t begin, int64_t end) {
     }
 }
 
-/* Is x contiguous, and y, seen in x's shape, repeated along all dimensions but one? Then fill in the sizes. */
+/* Is x contiguous, and does y, in x's shape, repeat along all dimensions but one? Then fill in the sizes. */
 static bool sums_channels(channel_sums *s, const tt_tensor *y, const tt_tensor *x) {
     int found = 0;
     *s = (channel_sums){.outer = 1, .channels = 1, .inner = 1};

@@ -1,4 +1,4 @@
-/* Threads share the rows, that is the sequences of a batch. */
+/* Recurrent cells: threads share the rows, which are the sequences of a batch. */
 #include "tensor/cpu/cpu_kernels.h"
 
 #include "tensor/cpu/levels.h"

@@ -44,8 +44,8 @@ typedef struct tt__reduce_kernels {
     void (*sum_rows)(int64_t rows, int64_t cols, int64_t stride, const float *x, double factor, float *y);
 } tt__reduce_kernels;
 
-/* The largest of x, and the sum of exp(x - max). log sum exp x = max + log sum is never made one number: where max is
- * large, f32 has no digits left for the rest. */
+/* The largest of x, and the sum of exp(x - max). They are never joined to log sum exp x = max + log sum: next to a
+ * large max, f32 has no digits left for the rest. */
 typedef struct tt__sum_exp {
     float max, sum;
 } tt__sum_exp;
@@ -69,8 +69,8 @@ typedef struct tt__pooling_kernels {
     void (*max_next)(int64_t n, const float *x, int32_t place, float *y, int32_t *at);
     /* dx += g where at is this place. */
     void (*max_give)(int64_t n, const int32_t *at, int32_t place, const float *g, float *dx);
-    /* Of n windows of 2 x 2 side by side, the upper rows in a, the lower ones in b: those lie `below` places further on
-     * than `place`, where a begins. */
+    /* n windows of 2 x 2 side by side: a has their upper rows, from `place` on, and b the lower ones, `below` places
+     * further on. */
     void (*max_pairs)(int64_t n, const float *a, const float *b, int32_t place, int32_t below, float *y, int32_t *at);
 } tt__pooling_kernels;
 
@@ -96,7 +96,7 @@ typedef struct tt__channel {
     float mean, scale, shift, slope;
 } tt__channel;
 
-/* batch_norm: of the n elements of a channel, or of a channel each column. */
+/* batch_norm: of the n elements of one channel, or of rows whose columns are channels. */
 typedef struct tt__batch_norm_kernels {
     /* sums += those of g and of g (x - mean). */
     void (*dots)(int64_t n, const float *g, const float *x, double mean, double sums[2]);

@@ -85,7 +85,7 @@ static inline float tanh_f32(float x) {
     return t < 0.625f ? near : (x != x ? x : far);
 }
 
-/* How a gate lets x through: e^x / (1 + e^x), and the rest of 1, neither of which cancels. */
+/* A gate at x: sigmoid(x) and 1 - sigmoid(x), both without cancellation. */
 typedef struct gate_f32 {
     float open, shut;
 } gate_f32;
@@ -95,9 +95,9 @@ static inline gate_f32 gate_at_f32(float x) {
     return x < 0 ? (gate_f32){small, large} : (gate_f32){large, small};
 }
 
-/* The normal distribution below x, and its density there: one exponential for both. Beyond t = |x| lies
+/* The normal distribution below x, and its density there: one exponential for both. The part beyond t = |x| is
  * e^(-t^2/2) k P(k) with k = 1 / (1 + t/4), a minimax polynomial of the relative error up to t = 13. Near 0 k P(k)
- * changes by some 2.5 times as much as k, so what is lost in rounding k is given back. */
+ * changes by some 2.5 times as much as k, so the rounding error of k is corrected. */
 typedef struct normal_f32 {
     float below, density;
 } normal_f32;

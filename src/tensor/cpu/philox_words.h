@@ -1,5 +1,5 @@
 /* The words of many counters of Philox at once, for loops that draw a number for each element. Two groups of counters
- * side by side: a round's steps wait for each other, those of two groups don't. */
+ * run side by side, because the steps of one group depend on each other. */
 #ifndef TT_TENSOR_CPU_PHILOX_WORDS_H
 #define TT_TENSOR_CPU_PHILOX_WORDS_H
 

@@ -8,7 +8,7 @@ static inline float sigmoid_f32(float x) { return 1.0f / (1.0f + exp_any_f32(-x)
 
 static void loop_tanh_cell(int64_t H, const tt__cell_row *r) {
     const float *restrict x = r->x, *bias = r->bias, *hidden = r->gates;
-    float *y = r->y; /* may be hidden */
+    float *y = r->y; /* may be the same array as `hidden` */
     for (int64_t j = 0; j < H; j++)
         y[j] = tanh_f32(x[j] + (hidden[j] + bias[j]));
 }

@@ -43,7 +43,7 @@ typedef struct tt__cuda_product {
 } tt__cuda_product;
 
 /* y[i] = factor * sum of x over `inner`, for each element i of `outer`: walks of y and x, and of x alone. With `parts`
- * > 1, as many blocks share a sum, by way of `scratch` (outer.n * parts). */
+ * > 1, that many blocks share a sum, through `scratch` (outer.n * parts). */
 typedef struct tt__cuda_sum {
     tt__walk outer, inner;
     double factor;
@@ -104,21 +104,21 @@ cudaError_t tt__cuda_cross_entropy_backward(cudaStream_t stream, tt_dtype dtype,
 
 /* ---- choices, element by element: comparisons, where and masked_fill, dropout (cuda_choice.cu) */
 
-/* y (bool), a, b, which have this dtype. */
+/* Arrays: y (bool), a, b; a and b have this dtype. */
 cudaError_t tt__cuda_compare(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, tt__comparison op);
 
-/* Elements of `size` bytes. y, condition (bool), a, b; y, x, mask (bool), and the bits of the value in the lowest bytes
- * of `value`. */
+/* Elements of `size` bytes. where: arrays y, condition (bool), a, b. masked_fill: arrays y, x, mask (bool); the lowest
+ * bytes of `value` are the value's bits. */
 cudaError_t tt__cuda_where(cudaStream_t stream, size_t size, const tt__walk *w);
 cudaError_t tt__cuda_masked_fill(cudaStream_t stream, size_t size, const tt__walk *w, bool when, uint64_t value);
 
-/* y, x. */
+/* Arrays: y, x. */
 cudaError_t tt__cuda_dropout(cudaStream_t stream, tt_dtype dtype, const tt__walk *w, const tt__dropout *call);
 
 /* ---- reductions other than sums (cuda_reduction.cu) */
 
-/* Each element of `outer` gets one element of y, made of the terms of x along `inner`, a walk of x alone; `parts`
- * blocks share the terms of one. Backwards `inner` is of x and dx. */
+/* `outer` has the elements of y. Each is made of the terms of x along `inner`, a walk of x alone, and `parts` blocks
+ * share its terms. Backwards `inner` walks x and dx. */
 typedef struct tt__cuda_reduction {
     tt__walk outer; /* of y and x; backwards of y, x, dx and g */
     tt__walk inner;
@@ -134,8 +134,8 @@ cudaError_t tt__cuda_share_equal(cudaStream_t stream, tt_dtype dtype, const tt__
 /* y is bool, dtype that of x. */
 cudaError_t tt__cuda_any(cudaStream_t stream, tt_dtype dtype, const tt__cuda_reduction *r, bool all);
 
-/* Lines of n elements, `step` apart, that begin where `lines` says: of y (memory NULL: not
- * wanted), index and x; backwards of g, index and dx. */
+/* Lines of n elements of x or dx, `step` apart. `lines` walks their beginnings: arrays y (memory NULL: not wanted),
+ * index and x; backwards g, index and dx. */
 typedef struct tt__cuda_extreme_lines {
     tt__walk lines;
     int64_t n, step;
@@ -146,11 +146,12 @@ cudaError_t tt__cuda_extreme_backward(cudaStream_t stream, tt_dtype dtype, const
 /* ---- indexing and order (cuda_index.cu, cuda_sort.cu). Arrays of a walk are y, x and index, unless
  * said otherwise; indices that are out of range are passed over. */
 
-/* Elements of `size` bytes: y = x, index * step elements further, of n places; 0 if it is none of these. */
+/* Elements of `size` bytes: y = the element of x that lies index * step further on; 0 if index is not one of n
+ * places. */
 cudaError_t tt__cuda_gather(cudaStream_t stream, size_t size, const tt__walk *w, int64_t step, int64_t n);
 
-/* Lines of n places, walked without the dimension that is indexed; along it, the strides of x and index. In order: y,
- * index * step elements further, one of `places`, = x; or += x. */
+/* Lines of n places along the indexed dimension, which `w` leaves out; x_step and index_step are strides along it. In
+ * order: the element of y that lies index * step further on, one of `places`, = x; or += x. */
 typedef struct tt__cuda_lines {
     tt__walk w;
     int64_t n, step, x_step, index_step, places;
@@ -193,7 +194,7 @@ cudaError_t tt__cuda_sort_run(cudaStream_t stream, tt_dtype dtype, const tt__cud
 typedef struct tt__cuda_fault {
     bool set;
     int64_t index, value;
-    char text[256]; /* what was expected, and the name that the index is of */
+    char text[256]; /* what was expected, and the index's name */
 } tt__cuda_fault;
 
 /* Look for the first element of x, walked in row-major order, that is outside low..high and not `but`. If there is one

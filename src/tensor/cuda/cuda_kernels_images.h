@@ -28,8 +28,8 @@ typedef struct tt__cuda_conv {
     int64_t inputs, outputs; /* channels of a group: C/groups, K/groups */
     int64_t size[2];         /* R, S */
     tt__conv conv;
-    int64_t parts;   /* backward_weight: as many blocks share a sum, ... */
-    double *scratch; /* ... by way of this (parts, weights); NULL for one part */
+    int64_t parts;   /* backward_weight: how many blocks share a sum, ... */
+    double *scratch; /* ... through this (parts, weights); NULL for one part */
 } tt__cuda_conv;
 
 /* x, y, w or bias is written. */

@@ -38,14 +38,14 @@ typedef struct tt__cuda_attention_batch {
     int64_t g[TT_MAX_DIMS], dq[TT_MAX_DIMS], dk[TT_MAX_DIMS], dv[TT_MAX_DIMS];
 } tt__cuda_attention_batch;
 
-/* Matrices of `a` are the first ones of the batch. */
+/* `a` has the first matrices of the batch. */
 cudaError_t tt__cuda_attention_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_attention *a,
                                    const tt__cuda_attention_batch *batch);
 cudaError_t tt__cuda_attention_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_attention *a,
                                         const tt__cuda_attention_batch *batch);
 
-/* Of n rows the logarithm of the sum of exp of all scores, from stats (n,2), and such stats from it: it stands for the
- * maximum, and the sum is 1. f32. */
+/* Convert n rows' stats (n,2) to log(sum of exp of all scores), and back: then the logarithm stands for the maximum,
+ * beside a sum of 1. f32. */
 cudaError_t tt__cuda_attention_log_sums(cudaStream_t stream, float *sums, const float *stats, int64_t n);
 cudaError_t tt__cuda_attention_stats(cudaStream_t stream, float *stats, const float *sums, int64_t n);
 
@@ -66,12 +66,12 @@ typedef struct tt__cuda_norm {
     double eps;
 } tt__cuda_norm;
 
-/* The terms of a weight, in each of groups R / groups rows, are shared by `parts` threads or blocks. */
+/* A weight's terms lie in R / groups rows. `parts` threads or blocks share them. */
 static inline int64_t tt__cuda_norm_weights(const tt__cuda_norm *n) { return n->groups * (n->n / n->share); }
 static inline int64_t tt__cuda_norm_terms(const tt__cuda_norm *n) { return n->R / n->groups * n->share; }
 int64_t tt__cuda_norm_parts(const tt__cuda_norm *n);
 
-/* Room for sums of a weight: (2, parts, weights) of parts, and (2, weights) of what they make. */
+/* Room for two sums of each weight: (2, parts, weights) for their parts, and (2, weights) for the totals. */
 typedef struct tt__cuda_norm_room {
     int64_t parts;
     double *part, *total;
@@ -83,16 +83,16 @@ cudaError_t tt__cuda_norm_stats(cudaStream_t stream, tt_dtype dtype, const tt__c
 cudaError_t tt__cuda_norm_gradients(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm *n,
                                     const tt__cuda_norm_room *room);
 
-/* Rows: mean, rstd and y; dx. */
+/* Rows: make mean, rstd and y / dx. */
 cudaError_t tt__cuda_norm_rows(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm *n);
 cudaError_t tt__cuda_norm_rows_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm *n);
 
-/* By channel: y; dx, from sums (2,C) over `count` elements, or, if n->fixed, without them. */
+/* By channel: make y / dx, from sums (2,C) over `count` elements, or, if n->fixed, without them. */
 cudaError_t tt__cuda_norm_channels(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm *n);
 cudaError_t tt__cuda_norm_channels_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_norm *n,
                                             const double *sums, int64_t count);
 
-/* Running statistics (C) of a dtype: read, and moved. */
+/* Running statistics (C) of a dtype: make mean and rstd of them / move them. */
 typedef struct tt__cuda_norm_running {
     void *m, *var;
     double *mean, *rstd;
@@ -118,8 +118,8 @@ cudaError_t tt__cuda_rnn_cell_backward(cudaStream_t stream, tt_dtype dtype, cons
 
 /* ---- the negative log likelihood and the mean squared error (cuda_losses.cu) */
 
-/* Rows of classes: x, dx (R,V), t, share, g (R), w (V) or NULL. `loss` is one for each row, or, of the first two
- * functions, one for all, as is g. */
+/* Rows of classes: x, dx (R,V), t, share, g (R), w (V) or NULL. `loss` and g have one element for each row; for the
+ * first two functions, one for all rows. */
 typedef struct tt__cuda_nll {
     void *loss, *share, *dx;
     const void *x, *w, *g;
@@ -133,7 +133,7 @@ cudaError_t tt__cuda_nll_loss_backward(cudaStream_t stream, tt_dtype dtype, cons
 cudaError_t tt__cuda_nll_rows(cudaStream_t stream, tt_dtype dtype, const tt__cuda_nll *c);
 cudaError_t tt__cuda_nll_rows_backward(cudaStream_t stream, tt_dtype dtype, const tt__cuda_nll *c);
 
-/* a, b, da (n); as many blocks as `parts` says share the sum, by way of `scratch` (parts). */
+/* a, b, da (n); `parts` blocks share the sum, through `scratch` (parts). */
 typedef struct tt__cuda_mse {
     void *loss, *da;
     const void *a, *b, *g;

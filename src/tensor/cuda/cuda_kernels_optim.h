@@ -17,7 +17,7 @@ extern "C" {
 
 /* ---- steps of optimizers (cuda_optim.cu) */
 
-/* An update whose arrays are the host's no more: `update` doesn't use its own pointers to them. */
+/* An update and copies of its small arrays. A kernel can't read the host's arrays, to which `update` points. */
 typedef struct tt__cuda_step {
     tt__update update;
     double option[TT__OPTIM_OPTIONS];
@@ -25,7 +25,7 @@ typedef struct tt__cuda_step {
     bool fresh[TT__OPTIM_SLOTS];
 } tt__cuda_step;
 
-/* The update that a step is of, with pointers into it. */
+/* The step's update, with pointers into the step. */
 #ifdef __cplusplus
 __host__ __device__
 #endif
@@ -43,14 +43,15 @@ __host__ __device__
     return u;
 }
 
-/* Of f32 and f64, n > 0. cudaErrorNotSupported: another function has the rule, or none. */
+/* Of f32 and f64, n > 0. cudaErrorNotSupported: another function runs the rule, or none does. */
 cudaError_t tt__cuda_step_run(cudaStream_t stream, tt_dtype dtype, tt__optim_rule rule, const tt__cuda_step *step);
 
-/* LAMB, both passes. `scratch`: room for so many numbers, in which the norms are made. */
+/* LAMB, both passes. `scratch`: room for tt__cuda_lamb_scratch() numbers, in which the norms are made. */
 int64_t tt__cuda_lamb_scratch(int64_t n);
 cudaError_t tt__cuda_lamb_run(cudaStream_t stream, tt_dtype dtype, const tt__cuda_step *step, double *scratch);
 
-/* Rows `row` (n) of p and state, of `columns` elements; row i of g is of row[i]. cudaErrorNotSupported: as above. */
+/* Rows `row` (n) of p and state, of `columns` elements; row i of g is the gradient of row row[i].
+ * cudaErrorNotSupported: as above. */
 typedef struct tt__cuda_row_step {
     tt__cuda_step step;
     const int64_t *row;
@@ -61,7 +62,7 @@ cudaError_t tt__cuda_row_step_run(cudaStream_t stream, tt_dtype dtype, tt__optim
 
 /* ---- looking through gradients (cuda_grad.cu) */
 
-/* Of f32 and f64: x (n), contiguous, n > 0. `parts` blocks share x, by way of `scratch` (parts). */
+/* Of f32 and f64: x (n), contiguous, n > 0. `parts` blocks share x, through `scratch` (parts). */
 typedef struct tt__cuda_measure {
     const void *x;
     int64_t n, parts;

@@ -19,9 +19,9 @@ struct tt_graph {
     size_t count, room;
     uint64_t *words;          /* block_count * TT__GRAPH_WORDS: the replay's */
     void **blocks;            /* on the device, the graph's own */
-    size_t block_count, used; /* of words in the last block */
+    size_t block_count, used; /* used: words of the last block */
     bool spoiled;
-    tt__saved_error error; /* if so: why */
+    tt__saved_error error; /* why, if it is spoiled */
 };
 
 static _Thread_local tt__graph *capturing;
@@ -103,7 +103,7 @@ void tt__graph_free(tt__graph *graph) {
 
 static tt_status no_graph_room(size_t n) { return tt__fail(TT_ERR_MEMORY, "no memory for %zu numbers of a graph", n); }
 
-/* A block of words more. */
+/* Add a block of words. */
 static tt_status add_block(tt__graph *graph) {
     const size_t n = graph->block_count + 1;
     void **blocks = realloc(graph->blocks, n * sizeof *blocks);

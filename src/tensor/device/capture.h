@@ -1,9 +1,9 @@
 /* Graphs: what a thread enqueues on a device while it captures one, and what the host does at each replay.
  *
- * A captured call repeats the numbers that it was given. A number that the host has anew for each step (a key of
- * dropout, the count of an optimizer's steps) lies in memory of the device instead, and has a source: code that gives
- * it for a replay. Sources are asked in the order in which they were added, so that random draws come as the steps
- * themselves would draw. A call that makes the host wait, or that the host does alone, refuses to be captured. */
+ * A captured call repeats the numbers that it was given. A number that is new in each step (a key of dropout, the count
+ * of an optimizer's steps) lies in memory of the device instead, and has a source: code that gives it for a replay.
+ * Sources are called in the order in which they were added, so that random draws come as in steps that are not
+ * captured. A call that makes the host wait, or that the host does alone, refuses to be captured. */
 #ifndef TT_TENSOR_CAPTURE_H
 #define TT_TENSOR_CAPTURE_H
 
@@ -17,7 +17,7 @@ typedef struct tt__graph_source {
     void *object; /* borrowed until the graph ends */
     size_t index[2];
     size_t words; /* of the number, at most TT__GRAPH_WORDS; 0: it has none */
-    /* Write the number of the replay that comes; changes nothing else, unless it draws. NULL: without words. */
+    /* Write the number for the next replay; change nothing else, except by drawing. NULL if there are no words. */
     void (*give)(const struct tt__graph_source *source, uint64_t *words);
     void (*enqueued)(const struct tt__graph_source *source); /* the replay has been enqueued; or NULL */
     void (*release)(void *object);                           /* the graph ends; or NULL */
@@ -29,17 +29,17 @@ tt_status tt__graph_check(const char *who, const tt_device *device);
 /* Begin to capture in this thread. NULL: an error that starts with `who`. */
 tt__graph *tt__graph_begin(const char *who, const tt_device *device);
 
-/* End the capture. `status`: what the captured function returned; if it is an error, the graph can't be replayed, and
- * it is returned as it is. */
+/* End the capture. `status`: what the captured function returned. If that is an error it is returned as it is, and the
+ * graph can't be replayed. */
 tt_status tt__graph_end(tt__graph *graph, tt_status status);
 
 /* Enqueue the graph's work, with new numbers. */
 tt_status tt__graph_launch(const char *who, tt__graph *graph);
 
-/* Once its capture has ended. */
+/* Free a graph whose capture has ended. */
 void tt__graph_free(tt__graph *graph);
 
-/* The graph of a device, or (NULL) of any, that this thread captures; NULL: none. */
+/* The graph of `device` (NULL: of any) that this thread captures; NULL: none. */
 tt__graph *tt__capturing(const tt_device *device);
 
 /* Add a source; what it points to is copied. *at: where on the device its number lies. On failure nothing is added. */

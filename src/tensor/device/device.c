@@ -12,7 +12,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static const tt_device *devices[MAX_DEVICES] = {&tt__cpu_device, &tt__reference_device};
 static int count = 2;
 
-/* In a forked child the lock is as another thread of the parent held it. */
+/* In a forked child the lock may be held by a thread that the child doesn't have. */
 static void unlock_devices_in_child(void) { pthread_mutex_init(&mutex, NULL); }
 
 static void devices_watch_forks(void) { pthread_atfork(NULL, NULL, unlock_devices_in_child); }

@@ -20,8 +20,8 @@ typedef struct tt__device_queue {
     tt_status (*pin)(const tt_device *device, void *host, size_t bytes);
     void (*unpin)(const tt_device *device, void *host);
 
-    /* Begin to copy `from`, as the work so far leaves it, to the host, beside later work. sent() takes the *mark that
-     * this gives, until it says done or fails; `wait`: it waits. When either has failed, no copy is under way. */
+    /* Begin to copy `from` to the host, after the work so far and beside later work. Pass *mark to sent() until this
+     * says done or fails; with `wait` sent() waits. After a failure of either no copy is under way. */
     tt_status (*send)(const tt_device *device, void *host, const void *from, size_t bytes, void **mark);
     tt_status (*sent)(const tt_device *device, void *mark, bool wait, bool *done);
 
@@ -58,7 +58,7 @@ typedef struct tt__device_graphs {
 enum { TT__DEVICE_PEERS = 8 };
 
 /* Memory of the device, a range of addresses of which pieces are backed, as other processes of the host map it. No two
- * pieces of a process have one serial. */
+ * pieces of a process have the same serial. */
 typedef struct tt__device_piece {
     uint64_t serial;
     uint64_t range, offset, bytes; /* bytes of the whole range; where in it the piece begins */
@@ -80,7 +80,7 @@ typedef struct tt__device_sharing {
     tt_status (*piece)(const tt_device *device, const void *memory, tt__device_piece *piece);
     tt_status (*give)(const tt_device *device, const void *memory, int *fd);
 
-    /* Reserve addresses for another process's range / map a piece of it there, in the place of what is there. `fd`
+    /* Reserve addresses for another process's range / map a piece of it there, replacing what is mapped there. `fd`
      * stays the caller's. */
     tt_status (*range_new)(const tt_device *device, uint64_t bytes, void **range);
     tt_status (*range_take)(const tt_device *device, void *range, const tt__device_piece *piece, int fd);
@@ -88,7 +88,8 @@ typedef struct tt__device_sharing {
     void (*range_free)(const tt_device *device, void *range); /* no work uses it any more */
 
     /* Begin to write the sums, in the one order of docs/collectives.md, to each of sum->of, beside the device's later
-     * work. It waits for no earlier work: the host has. *mark: as tt__device_queue.send() gives it. */
+     * work. sum() doesn't wait for earlier work, because the host has waited. *mark: as tt__device_queue.send() gives
+     * it. */
     tt_status (*sum)(const tt_device *device, const tt__device_sum *sum, void **mark);
 } tt__device_sharing;
 
@@ -112,8 +113,8 @@ struct tt_device {
     const struct tt__device_graphs *graphs; /* NULL: it has none */
     const tt__device_sharing *sharing;      /* NULL: no other process reaches its memory */
 
-    /* NULL: those of the host. The others are called through device_memory.c, and NULL where a device keeps no such
-     * numbers. */
+    /* properties NULL: those of the host. The functions are called through device_memory.c; NULL: the device keeps no
+     * such numbers. */
     const tt_device_properties *properties;
     tt_status (*memory)(const tt_device *device, tt_device_memory *memory);
     void (*reset_peak)(const tt_device *device);

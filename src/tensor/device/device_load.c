@@ -71,7 +71,7 @@ static tt_status load(void) {
     char path[PATH_MAX], real[PATH_MAX];
     if (plugin)
         return TT_OK;
-    if (getauxval(AT_SECURE)) /* CUDA's runtime is in the file, and opens the driver itself */
+    if (getauxval(AT_SECURE)) /* the file contains CUDA's runtime, which opens the driver itself */
         return tt__fail(TT_ERR_UNSUPPORTED, "CUDA devices are not used " TT__NVIDIA_REFUSED);
     if (!tt__object_find(FILE_NAME, path, sizeof path))
         return fail_no_plugin();
@@ -80,7 +80,7 @@ static tt_status load(void) {
     return load_plugin_file(&plugin, real);
 }
 
-/* In a forked child the lock is as another thread of the parent held it. */
+/* In a forked child the lock may be held by a thread that the child doesn't have. */
 static void unlock_load_in_child(void) { pthread_mutex_init(&lock, NULL); }
 
 static void load_watch_forks(void) { pthread_atfork(NULL, NULL, unlock_load_in_child); }

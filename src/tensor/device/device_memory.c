@@ -41,7 +41,7 @@ tt_status tt_device_memory_get(const tt_device *device, tt_device_memory *memory
                         "tt_device_memory_get: expected a device with memory of its own, as TT_CUDA(0), got %s",
                         device->name);
     tt_status status = device->memory(device, &all);
-    all.size = memory->size; /* of an older or newer program */
+    all.size = memory->size; /* the program may be older or newer */
     memcpy(memory, &all, all.size < sizeof all ? all.size : sizeof all);
     return status ? tt__fail_prefix("tt_device_memory_get") : TT_OK;
 }

@@ -9,7 +9,7 @@
 
 #include <stdarg.h>
 
-/* What both sides must have alike. */
+/* What both sides must agree on. */
 typedef struct tt__device_build {
     int version[4];
     size_t tensor, kernels, device, host; /* sizes of structs */

@@ -77,7 +77,7 @@ static void note_fork(void) { atomic_store_explicit(&forked, true, memory_order_
 
 static _Atomic int tried; /* the most threads that could be started */
 
-/* The program's thread is new here, and gets threads of its own from OpenMP. */
+/* In a child of tt_spawn(): its function runs in a new thread, for which OpenMP starts new threads. */
 static void compute_anew(void) {
     forked = false;
     asked = tried = 0;

@@ -1,7 +1,7 @@
 /* A block has a mark of the last copy from it, which tells when its memory may be written again.
  *
- * Forked children don't get the memory: else a parent that writes to it before the child calls exec() would get other
- * pages, and the device would still read the old ones. */
+ * Forked children don't get the memory: otherwise a parent that writes to it before the child calls exec() would write
+ * to a copy, while the device still reads the old pages. */
 #include "tensor/device/pinned.h"
 
 #include "base/error.h"
@@ -30,7 +30,7 @@ static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 static tt__pinned *kept;
 static size_t kept_bytes, kept_count;
 
-/* In a forked child the list, and its lock as it was, are the parent's. */
+/* Let a forked child forget the list and the state of its lock, which are the parent's. */
 static void forget_kept(void) {
     pthread_mutex_init(&kept_lock, NULL);
     kept = NULL;
@@ -51,7 +51,7 @@ bool tt__pinned_is_elsewhere(const tt__pinned *block) { return block->owner != g
 
 /* ---- marks ---- */
 
-/* Ask, or wait. What has failed has ended, or never will. */
+/* Ask whether the last copy has ended, or wait for it. A copy that failed counts as ended. */
 static tt_status settle(tt__pinned *block, bool wait, bool *done) {
     tt_status status = TT_OK;
     *done = true;
@@ -91,7 +91,7 @@ tt_status tt__pinned_wait(tt__pinned *block) {
 
 tt_status tt__pinned_copy(tt__pinned *block, void *to, const void *from, size_t bytes) {
     const tt_device *device = block->device;
-    TT__TRY(check_pinned_owner(block)); /* whose lock may be held by a thread that a child doesn't have */
+    TT__TRY(check_pinned_owner(block)); /* first: a child's lock may be held by a thread that it lacks */
     pthread_mutex_lock(&block->lock);
     tt_status status = device->queue->receive(device, to, from, bytes);
     if (!status)
@@ -109,7 +109,7 @@ static void block_end(tt__pinned *block) {
     free(block);
 }
 
-/* Memory of pages of its own, which no forked child gets. */
+/* Map memory that no forked child gets. */
 static void *map_pages(size_t bytes) {
     void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED)
@@ -137,7 +137,7 @@ static tt__pinned *block_new(const tt_device *device, size_t bytes) {
     return NULL;
 }
 
-/* The same, or NULL without an error. */
+/* Make a block; NULL, without an error: that failed. */
 static tt__pinned *try_block(const tt_device *device, size_t bytes) {
     static atomic_bool told;
     tt__saved_error saved;

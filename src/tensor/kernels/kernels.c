@@ -15,7 +15,7 @@ static tt__any_kernel kernel_at(const tt__kernels *table, size_t offset) {
     return table ? *(const tt__any_kernel *)(const void *)((const char *)table + offset) : NULL;
 }
 
-/* A fallback serves where it reaches the same memory, that is by plain pointers. */
+/* A fallback serves only memory that plain pointers reach. */
 static tt__any_kernel kernel_of(const tt_device *device, tt_dtype dtype, size_t offset) {
     for (const tt_device *d = device; d; d = tt__device_is_host(d) ? d->fallback : NULL) {
         tt__any_kernel found = kernel_at(d->kernels[dtype], offset);

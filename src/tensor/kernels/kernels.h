@@ -1,6 +1,6 @@
 /* The kernels of devices: on tensors with strides, without history.
  *
- * A device has one table of these for each element type; an entry may be NULL: then it falls to the device's fallback.
+ * A device has one table of these for each element type; an entry may be NULL: then the device's fallback serves.
  * Callers have checked the tensors: all of a call lie on the device, shapes are as said here, the first tensor is
  * written and overlaps no other unless it is the same one. The dtype of the first tensor selects the table; all have
  * that dtype unless said otherwise. Kernels record errors and return them (TT_ERR_MEMORY, TT_ERR_SYSTEM). B batch, V
@@ -22,7 +22,7 @@
     X(binary, (tt_tensor * y, const tt_tensor *x, const tt_tensor *z, const tt__binary *call))                        \
     X(binary_backward,                                                                                                \
       (tt_tensor * d, const tt_tensor *x, const tt_tensor *z, const tt_tensor *g, const tt__binary *call, int input)) \
-    /* By the dtype of a, which b has: y (bool) = a op b. y = condition (bool) ? a : b. */                            \
+    /* By the dtype of a and b: y (bool) = a op b. y = condition (bool) ? a : b. */                                   \
     X(compare, (const tt_tensor *a, const tt_tensor *b, tt__comparison op, tt_tensor *y))                             \
     X(where, (tt_tensor * y, const tt_tensor *condition, const tt_tensor *a, const tt_tensor *b))                     \
     /* y = value where mask (bool) is `when`, else x. */                                                              \
@@ -30,22 +30,22 @@
 
 /* ---- reductions */
 
-#define TT__REDUCTION_KERNELS(X)                                                                                   \
-    /* In these five y has x's shape and strides of 0 along what is reduced, n elements. */                        \
-    /* y = sum of (x - mean)^2 / (n - correction); the p-norm, p >= 0 or infinite; dx of x, y and g, spread so. */ \
-    X(var, (tt_tensor * y, const tt_tensor *x, double correction))                                                 \
-    X(norm, (tt_tensor * y, const tt_tensor *x, double p))                                                         \
-    X(norm_backward, (tt_tensor * dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g, double p))       \
-    /* dx = g, spread so, divided among the elements of x that equal y. */                                         \
-    X(share_equal, (tt_tensor * dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g, bool nan_equals))  \
-    /* By the dtype of x: y (bool), spread so, = is any, or is each, element not 0? */                             \
-    X(any, (const tt_tensor *x, bool all, tt_tensor *y))                                                           \
-    /* y = the largest or smallest along `dim`, index (i64) = where the first is; contiguous; both lack dim. */    \
-    /* NaN comes before all. dx = g where `index` says, else 0. */                                                 \
-    X(extreme, (tt_tensor * y, tt_tensor * index, const tt_tensor *x, int dim, bool largest))                      \
-    X(extreme_backward, (tt_tensor * dx, const tt_tensor *index, const tt_tensor *g, int dim))                     \
-    /* Contiguous, along the last dimension: y = exp x / sum exp x; dx = y * (g - sum of g * y). */                \
-    X(softmax, (tt_tensor * y, const tt_tensor *x))                                                                \
+#define TT__REDUCTION_KERNELS(X)                                                                                  \
+    /* In these five y and g are spread: x's shape, with strides of 0 along what is reduced, n elements. */       \
+    /* y = sum of (x - mean)^2 / (n - correction); the p-norm, p >= 0 or infinite; dx of x, y and g. */           \
+    X(var, (tt_tensor * y, const tt_tensor *x, double correction))                                                \
+    X(norm, (tt_tensor * y, const tt_tensor *x, double p))                                                        \
+    X(norm_backward, (tt_tensor * dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g, double p))      \
+    /* dx = g, divided among the elements of x that equal y. */                                                   \
+    X(share_equal, (tt_tensor * dx, const tt_tensor *x, const tt_tensor *y, const tt_tensor *g, bool nan_equals)) \
+    /* By the dtype of x: y (bool) = is any element, or is each (`all`), not 0? */                                \
+    X(any, (const tt_tensor *x, bool all, tt_tensor *y))                                                          \
+    /* y = the largest or smallest along `dim`, index (i64) = where the first is; contiguous; both lack dim. */   \
+    /* NaN comes before all. dx = g where `index` says, else 0. */                                                \
+    X(extreme, (tt_tensor * y, tt_tensor * index, const tt_tensor *x, int dim, bool largest))                     \
+    X(extreme_backward, (tt_tensor * dx, const tt_tensor *index, const tt_tensor *g, int dim))                    \
+    /* Contiguous, along the last dimension: y = exp x / sum exp x; dx = y * (g - sum of g * y). */               \
+    X(softmax, (tt_tensor * y, const tt_tensor *x))                                                               \
     X(softmax_backward, (tt_tensor * dx, const tt_tensor *y, const tt_tensor *g))
 
 /* ---- indexing and order. `index` is i64, in range; `dim` is one of y's or x's */
@@ -74,7 +74,7 @@
     X(attention, (tt_tensor * y, tt_tensor * stats, const struct tt__attention *in))                                   \
     X(attention_backward, (tt_tensor * dq, tt_tensor * dk, tt_tensor * dv, const tt_tensor *stats, const tt_tensor *g, \
                            const struct tt__attention *in))                                                            \
-    /* For all matrices of a batch (...), which tensors have before these dimensions; NULL: they go one by one. */     \
+    /* For a batch, whose dimensions (...) come before these; NULL: matrices are computed one by one. */               \
     X(attention_batch, (tt_tensor * y, tt_tensor * stats, const struct tt__attention *in))                             \
     X(attention_batch_backward, (tt_tensor * dq, tt_tensor * dk, tt_tensor * dv, const tt_tensor *stats,               \
                                  const tt_tensor *g, const struct tt__attention *in))
@@ -223,9 +223,9 @@
     /* Contiguous. Update p by an optimizer's rule: rules/rules.h. The update's pointers are the device's. */        \
     /* TT_ERR_UNSUPPORTED, without a recorded error: the device lacks the rule. */                                   \
     X(step, (tt_tensor * p, tt__optim_rule rule, const tt__update *update))                                          \
-    /* ... of p (V,C) rows alone, whose numbers are rows (n) i64, each once; g (n,C). */                             \
+    /* The same of some rows of p (V,C): rows (n) i64 are their numbers, each once; g (n,C). */                      \
     X(step_rows, (tt_tensor * p, tt__optim_rule rule, const tt__update *update, const tt_tensor *rows))              \
-    /* Families: kernels_<family>.h. */                                                                              \
+    /* Families: the lists above. */                                                                                 \
     TT__CONV_KERNELS(X)                                                                                              \
     TT__INDEX_KERNELS(X)                                                                                             \
     TT__POINTWISE_KERNELS(X)                                                                                         \

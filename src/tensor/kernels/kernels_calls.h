@@ -78,7 +78,7 @@ typedef struct tt__pooling {
     tt__window window;
     int64_t size[2];      /* of the window */
     bool exclude_padding; /* avg_pool2d: divide by the elements inside the image */
-    int64_t divisor;      /* avg_pool2d: divide by this; 0: see above */
+    int64_t divisor;      /* avg_pool2d: divide by this; 0: as exclude_padding says */
 } tt__pooling;
 
 /* ---- normalisation */
@@ -119,9 +119,10 @@ typedef struct tt__cell_grad {
     tt__cell cell;
     const tt_tensor *gates, *y, *h, *c, *c_next; /* as forward left them */
     const tt_tensor *g;                          /* (B,H): the gradient of y from outside */
-    tt_tensor *dh;      /* (B,H): from later steps; a GRU leaves the part of h that bypasses the weight */
-    tt_tensor *dc;      /* (B,H): of c_next, becomes that of c; of an LSTM */
-    tt_tensor *dhidden; /* (B,3 H): of the hidden part, where it is not that of x: of a GRU */
+    /* (B,H): of y from later steps; with a GRU it becomes the part of h's gradient that bypasses the weight */
+    tt_tensor *dh;
+    tt_tensor *dc;      /* (B,H), of an LSTM: of c_next, becomes that of c */
+    tt_tensor *dhidden; /* (B,3 H), of a GRU: of the hidden part, where it differs from that of x */
 } tt__cell_grad;
 
 /* ---- dropout */

@@ -62,7 +62,7 @@ static tt_status attend_all(attention_call *c) {
         return status;
     if (tt__device_is_host(tt__device_of(c->q)) && n > 1) {
         tt__parallel_for(n, 1, attend_some, c);
-        if (c->status) /* the text may be another thread's */
+        if (c->status) /* the error's text may be in another thread */
             return tt__fail((tt_status)c->status, "%s: one of %" PRId64 " matrices failed", c->who, n);
         return TT_OK;
     }

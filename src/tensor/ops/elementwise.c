@@ -124,7 +124,7 @@ bool tt__check_alike(const char *who, const tt_tensor *a, const tt_tensor *b) {
     return TT__SAME_DEVICE(who, a, b);
 }
 
-/* ---- y exists */
+/* ---- results into a y that exists */
 
 tt_status tt__compare_out(const char *who, tt_tensor *y, const tt_tensor *a, const tt_tensor *b, tt__comparison op) {
     tt__kernel_compare run = TT__KERNEL(who, a, compare);

@@ -84,7 +84,7 @@ tt_status tt__nll_rows_backward_out(const char *who, tt_tensor *dx, const tt_ten
 
 /* ---- targets */
 
-/* Check those that are not `ignore`: a copy has class 0 in its place. */
+/* Check the targets that are not `ignore`, in a copy that has class 0 in place of `ignore`. */
 static tt_status check_others(const char *who, const tt_tensor *target, int64_t V, int64_t ignore, const char *text) {
     tt_tensor *number = tt__empty_beside(who, target, TT_SCALAR, target->dtype);
     tt_tensor *mask = number ? tt__empty_beside(who, target, target->shape, TT_BOOL) : NULL;

@@ -105,7 +105,7 @@ static bool repeats_one_matrix(const tt_tensor *x) {
     return true;
 }
 
-/* Is any of them there more than once? */
+/* Does the batch repeat any of its matrices? */
 static bool is_partly_repeated(const tt_tensor *x) {
     for (int d = 0; d < x->shape.ndim - 2; d++)
         if (x->stride[d] == 0 && x->shape.dim[d] != 1)
@@ -162,7 +162,7 @@ static tt_status multiply_each(const char *who, batch_product *p) {
         return (tt_status)p->status;
     }
     tt__parallel_for(n, work < BLOCK ? BLOCK / work : 1, multiply_some, p);
-    if (p->status) /* the text may be another thread's */
+    if (p->status) /* the error's text may be in another thread */
         return tt__fail((tt_status)p->status, "%s: a product of %" PRId64 " failed", who, n);
     return TT_OK;
 }

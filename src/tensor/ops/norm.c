@@ -11,7 +11,7 @@ tt_tensor *tt__norm_stats_beside(const char *who, const tt_tensor *x, int64_t co
 
 double tt__dtype_epsilon(tt_dtype dtype) { return dtype == TT_F64 ? DBL_EPSILON : (double)FLT_EPSILON; }
 
-/* Give the gradients that nothing contributes to. */
+/* Zero the gradients, which nothing contributes to. */
 static tt_status fill_zeros(const char *who, tt_tensor *dw, tt_tensor *db) {
     if (dw)
         TT__TRY(tt__fill_out(who, dw, 0));

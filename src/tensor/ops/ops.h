@@ -11,8 +11,8 @@
 
 /* ---- making (make.c, copy.c) */
 
-/* Make a tensor on x's device: in x's layout (dense, in x's order of dimensions); of another shape and dtype,
- * contiguous. */
+/* Make a tensor on x's device: in x's layout (dense, in x's order of dimensions) / contiguous, of another shape and
+ * dtype. */
 tt_tensor *tt__empty_like(const char *who, const tt_tensor *x);
 tt_tensor *tt__empty_beside(const char *who, const tt_tensor *x, tt_shape shape, tt_dtype dtype);
 
@@ -43,11 +43,11 @@ tt_tensor *tt__permute(const char *who, const tt_tensor *x, const tt_shape *dims
 /* x repeated to `shape` by strides of 0; a size of -1 stays as it is in x. */
 tt_tensor *tt__expand(const char *who, const tt_tensor *x, tt_shape shape);
 
-/* Without dimension `dim`, of any size: entry `index` (negative: from the end) of it. */
+/* Entry `index` (negative: from the end) of dimension `dim`, which the result lacks. */
 tt_tensor *tt__select(const char *who, const tt_tensor *x, int dim, int64_t index);
 
-/* Every `step`th entry of dimension `dim` from `start` to before `end`: negative ones count from the end, both are
- * brought into the dimension. */
+/* Every `step`th entry of dimension `dim` from `start` to before `end`. Both are clamped to the dimension, after
+ * negative ones are counted from its end. */
 tt_tensor *tt__slice(const char *who, const tt_tensor *x, int dim, int64_t start, int64_t end, int64_t step);
 
 /* Without dimensions of size 1: all (`dim` NULL), or *dim if it is one / with a new one at `dim` of the result. */
@@ -81,7 +81,7 @@ tt_status tt__unary_out(const char *who, tt_tensor *y, const tt_tensor *x, const
 tt_status tt__unary_backward_out(const char *who, tt_tensor *dx, const tt_tensor *v, const tt_tensor *g,
                                  const tt__unary *call);
 
-/* x and z are spread to the shape of y, or of g, which d has, too. */
+/* x and z are spread to the shape of y / of g and d. */
 tt_status tt__binary_op_out(const char *who, tt_tensor *y, const tt_tensor *x, const tt_tensor *z,
                             const tt__binary *call);
 tt_status tt__binary_backward_out(const char *who, tt_tensor *d, const tt_tensor *x, const tt_tensor *z,
@@ -104,7 +104,7 @@ tt_status tt__masked_fill_out(const char *who, tt_tensor *y, const tt_tensor *x,
 /* Is `mask`, called `name`, alive, bool, and on x's device? */
 bool tt__check_mask(const char *who, const char *name, const tt_tensor *mask, const tt_tensor *x);
 
-/* Are a and b alive, of one dtype, whatever it is, and on one device? Else false, and an error. */
+/* Are a and b alive, of the same dtype and on the same device? Else false, and an error. */
 bool tt__check_alike(const char *who, const tt_tensor *a, const tt_tensor *b);
 
 /* Can the element type hold the value, exactly where it is an integer? */
@@ -117,12 +117,13 @@ tt_status tt__sum_to_out(const char *who, tt_tensor *y, const tt_tensor *x, doub
 
 /* Which dimensions of a tensor are reduced, and what becomes of them. */
 typedef struct tt__reduction {
-    unsigned dims; /* bit d: dimension d is */
-    bool keepdim;  /* they stay, with size 1 */
-    int64_t count; /* elements that become one */
+    unsigned dims; /* bit d: dimension d is reduced */
+    bool keepdim;  /* reduced dimensions stay, with size 1 */
+    int64_t count; /* how many elements become one */
 } tt__reduction;
 
-/* Read which: none are all. TT_ERR_SHAPE one that x lacks, or twice; TT_ERR_INVALID an impossible number of them. */
+/* Read which dimensions are reduced; none given: all. TT_ERR_SHAPE: x lacks one, or one is given twice; TT_ERR_INVALID:
+ * an impossible number of them. */
 tt_status tt__reduction_of(const char *who, tt__reduction *r, const tt_tensor *x, const tt_dims *dims, bool keepdim);
 
 /* Make the result: x's shape without what is reduced, on its device, contiguous. */
@@ -158,12 +159,12 @@ tt_status tt__find_outside_out(const char *who, const tt_tensor *x, int64_t low,
                                int64_t *value);
 
 /* Are all elements of x, integers, within low..high, or `but`? Else TT_ERR_INVALID with `text`, which says what was
- * expected and ends with the name of x; the first element that is not follows. A device whose calls don't wait may tell
- * it later: then a kernel that reads x as indices passes over this one. */
+ * expected and ends with the name of x; the first element that is not follows. A device whose calls don't wait may
+ * report it later; until then, kernels that read x as indices pass over such elements. */
 tt_status tt__check_within(const char *who, const tt_tensor *x, int64_t low, int64_t high, int64_t but,
                            const char *text);
 
-/* Does x's device tell so later? */
+/* Does x's device report that later? */
 bool tt__checks_later(const tt_tensor *x);
 
 /* Find the first NaN of x, floats, in row-major order; -1: there is none, or no memory to look. Slow. */
@@ -175,7 +176,8 @@ tt_tensor *tt__make_places(const char *who, const tt_tensor *x, tt_shape shape);
 /* Are all of index places of dimension `dim` of x? Else an error names the first that is not. */
 tt_status tt__check_index(const char *who, const tt_tensor *x, int dim, const tt_tensor *index);
 
-/* And have x, index and src (NULL: none) dimensions that fit a gather or scatter, and x and src one dtype? */
+/* As tt__check_index(); also: do the dimensions of x, index and src (NULL: none) fit a gather or scatter, and have x
+ * and src one dtype? */
 bool tt__check_places(const char *who, const tt_tensor *x, int dim, const tt_tensor *index, const tt_tensor *src);
 
 tt_status tt__index_select_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim, const tt_tensor *index);
@@ -187,7 +189,7 @@ tt_status tt__scatter_add_out(const char *who, tt_tensor *y, const tt_tensor *x,
 tt_status tt__triangle_out(const char *who, tt_tensor *y, const tt_tensor *x, int64_t diagonal, bool upper);
 tt_status tt__cumsum_out(const char *who, tt_tensor *y, const tt_tensor *x, int dim, bool backwards);
 
-/* Sort along `dim`, and keep the first ones: y and indices, contiguous, have no more entries there than x. */
+/* Sort along `dim`, and keep as many of the first entries as y and indices have, which are contiguous. */
 tt_status tt__sort_out(const char *who, tt_tensor *y, tt_tensor *indices, const tt_tensor *x, int dim, bool descending);
 
 /* ---- matmul.c: y (M,N) := a (M,K) b (K,N) + beta y; any layout */
@@ -250,7 +252,7 @@ tt_status tt__conv2d_backward_data_out(const char *who, tt_tensor *dx, const tt_
 tt_status tt__conv2d_backward_weight_out(const char *who, tt_tensor *dw, tt_tensor *db, const tt_tensor *x,
                                          const tt_tensor *g, const tt__conv *conv);
 
-/* Make what takes the places of max_pool2d, for x pooled to `shape`. */
+/* Make the tensor for the places that max_pool2d finds, with x pooled to `shape`. */
 tt_tensor *tt__pool_places_beside(const char *who, const tt_tensor *x, tt_shape shape, tt_memory_format format);
 tt_status tt__max_pool2d_out(const char *who, tt_tensor *y, tt_tensor *at, const tt_tensor *x, const tt__pooling *pool);
 tt_status tt__max_pool2d_backward_out(const char *who, tt_tensor *dx, const tt_tensor *g, const tt_tensor *at,
@@ -271,26 +273,26 @@ tt_status tt__resize_backward_out(const char *who, tt_tensor *dx, const tt_tenso
 /* Make the means, or the rstd, of `count` channels or rows, on x's device. */
 tt_tensor *tt__norm_stats_beside(const char *who, const tt_tensor *x, int64_t count);
 
-/* Return the distance from 1 to the next number of what a float type is computed in, f32 for 16 bits: the default eps
- * of rms_norm. */
+/* Return the distance from 1 to the next number in the type that a float type is computed in (f32 for 16 bits): the
+ * default eps of rms_norm. */
 double tt__dtype_epsilon(tt_dtype dtype);
 
 /* x (N,C,...); mean and rstd f64 (C). */
 tt_status tt__batch_norm_stats_out(const char *who, const tt_tensor *x, double eps, tt_tensor *mean, tt_tensor *rstd);
 tt_status tt__batch_norm_given_out(const char *who, const tt_tensor *m, const tt_tensor *var, double eps,
                                    tt_tensor *mean, tt_tensor *rstd);
-/* Both are changed in place, which is a write that storages are told of. */
+/* Change m and var in place, and note that in their storages. */
 tt_status tt__batch_norm_running_(const char *who, tt_tensor *m, tt_tensor *var, const tt_tensor *mean,
                                   const tt_tensor *rstd, double eps, double momentum, int64_t count);
 tt_status tt__batch_norm_out(const char *who, tt_tensor *y, const tt_tensor *x, const tt_tensor *mean,
                              const tt_tensor *rstd, const tt_tensor *weight, const tt_tensor *bias);
 tt_status tt__batch_norm_backward_out(const char *who, const tt__normed *n, bool fixed, tt_tensor *dx, tt_tensor *dw,
                                       tt_tensor *db);
-/* The gradient of x, a part of the `count` elements a channel that were normalised together; sums: f64 (2,C). */
+/* The gradient of x, which is a part of what was normalised together, `count` elements a channel; sums: f64 (2,C). */
 tt_status tt__batch_norm_give_out(const char *who, const tt__normed *n, const tt_tensor *sums, int64_t count,
                                   tt_tensor *dx);
 
-/* x of any shape, seen as rows of as many elements as mean and rstd have not. */
+/* x of any shape, seen as one row for each element of mean and rstd. */
 tt_status tt__row_norm_out(const char *who, tt_tensor *y, tt_tensor *mean, tt_tensor *rstd, const tt_tensor *x,
                            const tt_tensor *weight, const tt_tensor *bias, const tt__row_norm *norm);
 tt_status tt__row_norm_backward_out(const char *who, const tt__normed *n, const tt__row_norm *norm, tt_tensor *dx,
@@ -305,7 +307,7 @@ tt_tensor *tt__attention_stats(const char *who, const tt_tensor *q);
  * The mask itself, or a new one that tt__contiguous_done() frees. */
 tt_tensor *tt__additive_mask(const char *who, const tt_tensor *mask, const tt_tensor *q);
 
-/* Does backward gain by in->y? Devices with fused kernels of 16-bit floats read it. */
+/* Is backward faster with in->y? Devices with fused kernels of 16-bit floats read it. */
 bool tt__attention_keeps_y(const tt__attention *in);
 
 tt_status tt__attention_out(const char *who, tt_tensor *y, tt_tensor *stats, const tt__attention *in);
@@ -333,7 +335,7 @@ typedef struct tt__rnn {
 /* The gradients that backward reads and writes. */
 typedef struct tt__rnn_grads {
     const tt_tensor *g; /* (T,B,H): of y */
-    tt_tensor *dh, *dc; /* (B,H): of the last state from outside, become those of h0 and c0; dc: of an LSTM */
+    tt_tensor *dh, *dc; /* (B,H): of the last state, from outside; they become those of h0 and c0. dc: of an LSTM */
     tt_tensor *dx;      /* (T,B,G H) */
     tt_tensor *dhidden; /* (T,B,3 H): of the hidden parts, of a GRU; else NULL */
 } tt__rnn_grads;
@@ -345,7 +347,8 @@ static inline int64_t tt__cell_gates(tt__cell cell) { return cell == TT__CELL_LS
 tt_status tt__rnn_out(const char *who, const tt__rnn *r);
 tt_status tt__rnn_backward_out(const char *who, const tt__rnn *r, const tt__rnn_grads *d);
 
-/* dweight (G H,H) = what tt__rnn_backward_out() wrote, times the states before each step: one product of all. */
+/* dweight (G H,H) = what tt__rnn_backward_out() wrote, times the states before each step, in one product for all
+ * steps. */
 tt_status tt__rnn_weight_out(const char *who, tt_tensor *dweight, const tt__rnn *r, const tt__rnn_grads *d);
 
 /* View step t of x (T,B,C) as (B,C). */
@@ -360,8 +363,8 @@ tt_tensor tt__time_step(const tt_tensor *x, int64_t t);
 tt_status tt__rows_coalesce(const char *who, const tt_tensor *index, const tt_tensor *g, int64_t skipped,
                             tt_tensor **rows, tt_tensor **values);
 
-/* Add *rows and *values to had_rows and had: the union of both, new tensors, in *rows and *values. A row of both is
- * had's plus the other. */
+/* Add *rows and *values to had_rows and had. *rows and *values become new tensors with the union of the rows; a row of
+ * both is had's plus the other. */
 tt_status tt__rows_add(const char *who, const tt_tensor *had_rows, const tt_tensor *had, tt_tensor **rows,
                        tt_tensor **values);
 

@@ -25,8 +25,8 @@ typedef struct tt__staged {
     } operand[TT__STAGED_MAX];
 } tt__staged;
 
-/* Return what stands for x: in this memory format, contiguous, or as a result (contiguous where it has not four
- * dimensions). NULL for NULL, and after a failure. */
+/* Return x or its stand-in: in this memory format / contiguous / to be written (in the format, or contiguous if it has
+ * not four dimensions). NULL for NULL, and after a failure. */
 const tt_tensor *tt__stage_image(tt__staged *s, const tt_tensor *x, tt_memory_format format);
 const tt_tensor *tt__stage_plain(tt__staged *s, const tt_tensor *x);
 tt_tensor *tt__stage_result(tt__staged *s, tt_tensor *y, tt_memory_format format);

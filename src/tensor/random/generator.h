@@ -39,8 +39,8 @@ double tt__generator_normal(tt_generator *g, double mean, double std);
 /* out[0..n) := integers in [low, low + range), range >= 1. */
 void tt__generator_randint(tt_generator *g, int64_t *out, int64_t n, int64_t low, uint64_t range);
 
-/* Do what tt_randperm() does with 200 million numbers and more, where torch draws 64 bits a step; tests do it with a
- * few. */
+/* Do what tt_randperm() does with 200 million numbers and more, where torch draws 64 bits a step. Tests call it with
+ * few numbers. */
 void tt__generator_randperm_large(tt_generator *g, int64_t *out, int64_t n);
 
 /* The loops that are worth vectorising, one table per instruction-set level. */

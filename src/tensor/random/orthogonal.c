@@ -1,6 +1,6 @@
-/* A (m,n), m >= n, of normal numbers; A = Q R with an upper triangle R whose diagonal is positive: one such Q exists,
- * and it is uniformly distributed (Mezzadri, 2007). Computed in double by Gram and Schmidt's method, twice for each
- * column, which leaves Q orthogonal to the last bits (Giraud et al., 2005): 4 m n^2 steps. */
+/* Random orthogonal matrices. Let A (m,n), m >= n, have normal numbers. The one Q with A = Q R, an upper triangle R and
+ * a positive diagonal of R, is uniformly distributed (Mezzadri, 2007). Computed in double by Gram and Schmidt's method,
+ * twice for each column, which leaves Q orthogonal to the last bits (Giraud et al., 2005): 4 m n^2 steps. */
 #include "tensor/random/random.h"
 
 #include "base/error.h"

@@ -87,7 +87,7 @@ typedef struct distribution {
     const tt__truncation *cut; /* what uniform numbers become; NULL: they stay */
 } distribution;
 
-/* Make what was drawn, n numbers side by side, what was asked for. */
+/* Convert n adjacent numbers that were drawn to the distribution that was asked for. */
 static void truncate_drawn(void *data, int64_t n, bool f32, const distribution *d) {
     if (d->cut && f32)
         truncate_f32(data, n, d->cut);

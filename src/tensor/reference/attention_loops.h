@@ -76,8 +76,8 @@ static void clear_rows(tt_tensor *x) {
             row_at(x, i)[c] = STORE(0);
 }
 
-/* The sum of p[j] g.v[j] over the n keys that row t sees. It is g.y, but made of what it is taken from it cancels
- * exactly where a row sees one key. */
+/* The sum of p[j] g.v[j] over the n keys that row t sees. It equals g.y, but computed from the terms that it is
+ * subtracted from, it cancels exactly if the row sees one key. */
 static double mean_gradient(const struct tt__attention *in, const TYPE *g, const tt_tensor *stats, int64_t t,
                             int64_t n) {
     double total = 0;

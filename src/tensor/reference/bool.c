@@ -1,3 +1,4 @@
+/* The plain loops for bool. */
 #define TYPE uint8_t
 #define WIDE unsigned
 #define LOAD(v) ((v) != 0)

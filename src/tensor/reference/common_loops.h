@@ -85,7 +85,7 @@ static void divide_dimensions(const tt_tensor *y, const tt_tensor *x, tt_tensor 
     }
 }
 
-/* Is some element's being 0 the same as `zero`? */
+/* Is some element 0 (`zero`), or not 0 (otherwise)? */
 static bool has_element(const tt_tensor *x, bool zero) {
     for (tt__iter it = TT__ITER_OVER(x); it.more; tt__iter_next(&it))
         for (int64_t i = 0; i < it.n; i++)
@@ -283,7 +283,7 @@ static tt_status ref_cumsum(tt_tensor *y, const tt_tensor *x, int dim, bool back
 
 /* ---- sorting: indices into a row are moved, elements stay */
 
-/* Does element i of the row stand before element j, as values alone tell? */
+/* Does element i of the row come before element j, by their values alone? */
 static bool goes_before(const TYPE *row, int64_t i, int64_t j, bool descending) {
     ORDER a = AS_ORDER(row[descending ? j : i]), b = AS_ORDER(row[descending ? i : j]);
     return IS_NAN(b) ? !IS_NAN(a) : a < b;

@@ -1,3 +1,4 @@
+/* The plain loops for f16. */
 #define TYPE uint16_t
 #define WIDE float
 #define LOAD(v) tt__float_of_f16(v)

@@ -1,3 +1,4 @@
+/* The plain loops for f32. */
 #define TYPE float
 #define WIDE float
 #define LOAD(v) (v)

@@ -1,3 +1,4 @@
+/* The plain loops for f64. */
 #define TYPE double
 #define WIDE double
 #define LOAD(v) (v)

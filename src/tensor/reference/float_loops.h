@@ -202,8 +202,8 @@ static tt_status ref_matmul(tt_tensor *y, const tt_tensor *a, const tt_tensor *b
 
 /* ---- softmax: rows of n elements */
 
-/* Compute the maximum and the sum of exp(x - max). log sum exp x is never made one number: where the maximum is large
- * no digits are left for the rest. */
+/* Compute the maximum and the sum of exp(x - max). They are never joined to log sum exp x: next to a large maximum no
+ * digits are left for the rest. */
 static void max_and_sum(int64_t n, const TYPE *x, double *max, double *total) {
     *max = (double)LOAD(x[0]);
     for (int64_t i = 1; i < n; i++)
@@ -238,7 +238,7 @@ static tt_status ref_log_softmax_backward(tt_tensor *dx, const tt_tensor *y, con
     return TT_OK;
 }
 
-/* ---- losses; the first of a scalar's elements is its only one */
+/* ---- losses; element 0 of a scalar is its only one */
 
 static void set_scalar(tt_tensor *y, double value) { *(TYPE *)y->data = FROM_F64(value); }
 

@@ -1,3 +1,4 @@
+/* The plain loops for i16. */
 #define TYPE int16_t
 #define WIDE uint64_t /* wraps */
 #define LOAD(v) ((uint64_t)(v))

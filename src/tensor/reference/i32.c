@@ -1,3 +1,4 @@
+/* The plain loops for i32. */
 #define TYPE int32_t
 #define WIDE uint64_t /* wraps */
 #define LOAD(v) ((uint64_t)(v))

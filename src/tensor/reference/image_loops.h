@@ -227,7 +227,7 @@ static tt_status ref_avg_pool2d_backward(tt_tensor *dx, const tt_tensor *g, cons
 
 /* ---- means of a given number of windows */
 
-/* Return the rows (or columns) that number `at` of `count` has of `size`. */
+/* Return which of `size` rows (or columns) window number `at` of `count` has. */
 static pool_span adaptive_span(int64_t at, int64_t count, int64_t size) {
     return (pool_span){.begin = at * size / count, .end = ((at + 1) * size + count - 1) / count};
 }

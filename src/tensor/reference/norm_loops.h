@@ -73,7 +73,7 @@ static tt_status ref_batch_norm_backward(const tt__normed *n, bool fixed, tt_ten
             ELEMENTS(db)[c] = FROM_F64(sum);
         if (!dx)
             continue;
-        if (fixed) { /* x has no part in it, even if it is infinite */
+        if (fixed) { /* x does not matter, even if it is infinite */
             EACH_OF_CHANNEL(n->x, c) ELEMENTS(dx)[i] = FROM_F64(scale * element_or(n->g, i, 0));
             continue;
         }

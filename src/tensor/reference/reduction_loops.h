@@ -74,7 +74,7 @@ static double norm_slope(double x, double y, double p, double largest) {
     return p == 1 ? (x != x ? 0 : sign) : p == 2 ? x / y : v == 0 ? 0 : sign * pow(v / y, p - 1);
 }
 
-/* The rows of a reduction's backward: of dx and x what became one element of y. */
+/* For a reduction's backward: the elements of x and dx that became one element of y. */
 typedef struct reduced_rows {
     tt_tensor y, x, dx, g, part, part_dx;
 } reduced_rows;
@@ -127,7 +127,7 @@ static tt_status ref_extreme_backward(tt_tensor *dx, const tt_tensor *index, con
 
 static bool same_number(double a, double b, bool nan_equals) { return a == b || (nan_equals && a != a && b != b); }
 
-/* Where nothing equals the value, as NaN may, all are NaN: 0 / 0. */
+/* If no element equals the value, which may be NaN, all gradients are NaN: 0 / 0. */
 static void share_row(const reduced_rows *r, double value, double gradient, bool nan_equals) {
     double count = 0;
     for (tt__iter it = TT__ITER_OVER(&r->part); it.more; tt__iter_next(&it))

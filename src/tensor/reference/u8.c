@@ -1,3 +1,4 @@
+/* The plain loops for u8. */
 #define TYPE uint8_t
 #define WIDE uint64_t /* wraps */
 #define LOAD(v) ((uint64_t)(v))

@@ -1,6 +1,6 @@
 /* Adadelta for one element type: see rules.h. */
 
-/* One loop for each value of `decay`, as it is a constant where this is inlined. */
+/* Inlined with a constant `decay`, which makes one loop for each of its values. */
 RULE_LOOP void NAME(adadelta_loop)(const tt__update *u, bool decay) {
     const double *option = u->option;
     const REAL lr = -(REAL)option[TT__ADADELTA_LR], eps = (REAL)option[TT__ADADELTA_EPS];

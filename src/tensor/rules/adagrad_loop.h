@@ -1,6 +1,6 @@
 /* Adagrad for one element type: see rules.h. */
 
-/* One loop for each combination of these, as they are constants where this is inlined. */
+/* Inlined with constant flags, which makes one loop for each combination of them. */
 RULE_LOOP void NAME(adagrad_loop)(const tt__update *u, bool decay, bool fresh) {
     const double *option = u->option;
     const REAL wd = (REAL)option[TT__ADAGRAD_WEIGHT_DECAY], eps = (REAL)option[TT__ADAGRAD_EPS];

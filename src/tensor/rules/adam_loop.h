@@ -1,6 +1,6 @@
 /* Adam and AdamW for one element type. See rules.h. */
 
-/* One loop for each combination of these, as they are constants where this is inlined. */
+/* Inlined with constant flags, which makes one loop for each combination of them. */
 RULE_LOOP void NAME(adam_loop)(const tt__update *u, bool decoupled, bool decay, bool amsgrad) {
     const double *option = u->option, lr = option[TT__ADAM_LR], weight_decay = option[TT__ADAM_WEIGHT_DECAY];
     const double beta1 = option[TT__ADAM_BETA1], beta2 = option[TT__ADAM_BETA2];

@@ -1,5 +1,5 @@
-/* A rule's loop in both types that are computed in: includes TT__RULE_LOOP twice. Who includes this has defined what
- * optim/rules/rule_types.h tells. */
+/* A rule's loop in both types that are computed in: includes TT__RULE_LOOP twice. The includer defines what
+ * optim/rules/rule_types.h lists. */
 
 #define REAL float
 #define FMA fmaf

@@ -1,6 +1,6 @@
 /* RMSprop for one element type: see rules.h. */
 
-/* One loop for each combination of these, as they are constants where this is inlined. */
+/* Inlined with constant flags, which makes one loop for each combination of them. */
 RULE_LOOP void NAME(rmsprop_loop)(const tt__update *u, bool decay, bool centered, bool momentum) {
     const double *option = u->option;
     const REAL lr = -(REAL)option[TT__RMSPROP_LR], eps = (REAL)option[TT__RMSPROP_EPS];

@@ -25,7 +25,7 @@ typedef enum tt__optim_rule {
 /* How many sums a rule may measure. */
 enum { TT__RULE_SUMS = 2 };
 
-/* What changes from step to step, as a device has it. */
+/* The numbers that change from step to step, for captured steps on the device. */
 typedef struct tt__update_count {
     double power[2];
     int64_t step;
@@ -41,11 +41,11 @@ typedef struct tt__update {
     const double *option; /* of the group, in the order of the rule's enum */
     double grad_norm;     /* of all gradients, where the rule measures them */
     double *sums;         /* TT__RULE_SUMS, which a measuring pass adds to */
-    double ratio;         /* what came of them */
+    double ratio;         /* made of the sums */
     int64_t step;         /* 1 in the first step; 0 where steps are not counted */
     double power[2];      /* of Adam, SparseAdam, LAMB: beta1 and beta2, to the power of `step` */
 
-    /* Of a captured step, which is taken again with other numbers: where a device has these. Else NULL. */
+    /* Of a captured step, which is repeated with other numbers: where these lie on the device. Else NULL. */
     const double *option_at;
     const tt__update_count *count_at;
 } tt__update;
@@ -66,7 +66,7 @@ enum {
     TT__SGD_OPTIONS
 };
 
-/* Likewise, with t the number of the step:
+/* In the same terms, with t the number of the step:
  *   AdamW: p = p * (1 - lr * weight_decay)
  *   Adam:  g = g + p * weight_decay
  *   m = m * beta1 + g * (1 - beta1)           "exp_avg"
@@ -85,7 +85,7 @@ enum {
 };
 enum { TT__ADAM_EXP_AVG, TT__ADAM_EXP_AVG_SQ, TT__ADAM_MAX_EXP_AVG_SQ, TT__ADAM_SLOTS };
 
-/* Likewise, with momentum and centered or without:
+/* In the same terms, with momentum and centered or without:
  *   g = g + p * weight_decay
  *   v = v * alpha + (1 - alpha) * g * g       "square_avg"; the second product is one fma with the sum
  *   m = m * alpha + g * (1 - alpha)           "grad_avg", centered
@@ -104,7 +104,7 @@ enum {
 };
 enum { TT__RMSPROP_SQUARE_AVG, TT__RMSPROP_MOMENTUM_BUFFER, TT__RMSPROP_GRAD_AVG, TT__RMSPROP_SLOTS };
 
-/* Likewise, with t the number of the step:
+/* In the same terms, with t the number of the step:
  *   g = g + p * weight_decay
  *   s = s + g * g                             "sum", which begins as initial_accumulator_value
  *   p = p + -lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps) */
@@ -118,7 +118,7 @@ enum {
     TT__ADAGRAD_OPTIONS
 };
 
-/* Likewise:
+/* In the same terms:
  *   g = g + p * weight_decay
  *   v = v * rho + (1 - rho) * g * g           "square_avg"; the second product is one fma with the sum, below too
  *   d = sqrt(a + eps) / sqrt(v + eps) * g

@@ -1,6 +1,6 @@
 /* SGD for one element type. See rules.h. */
 
-/* One loop for each combination of these, as they are constants where this is inlined. */
+/* Inlined with constant flags, which makes one loop for each combination of them. */
 RULE_LOOP void NAME(sgd_loop)(const tt__update *u, bool decay, bool momentum, bool fresh, bool nesterov) {
     const double *option = u->option;
     const REAL lr = -(REAL)option[TT__SGD_LR], m = (REAL)option[TT__SGD_MOMENTUM];

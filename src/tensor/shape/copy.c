@@ -66,7 +66,7 @@ static tt_status copy_here(const char *who, tt_tensor *y, const tt_tensor *x) {
     return run ? run(y, x) : tt_last_status();
 }
 
-/* Are x's elements those of y, one after the other? */
+/* Can x's elements be copied to y as bytes? */
 static bool lies_like(const tt_tensor *x, const tt_tensor *y) {
     return x->contiguous && y->contiguous && x->dtype == y->dtype;
 }

@@ -13,7 +13,7 @@
 
 #include <stdatomic.h>
 
-/* Leave the function with what `call`, of oneDNN, returns, if x is bf16 and oneDNN has something for it. */
+/* Return what `call` to oneDNN returns, if x is bf16 and oneDNN supports that. */
 #define BF16_BY_ONEDNN(x, call)                                 \
     do {                                                        \
         if ((x)->dtype == TT_BF16 && tt__onednn_takes_bf16()) { \
@@ -33,8 +33,8 @@
         return tt__wide_end(status, 3, w);                   \
     } while (0)
 
-/* oneDNN's bf16 product into rows that lie apart fills an odd number of columns of a up by zeros, which it multiplies
- * with the last one: an infinity there becomes NaN. */
+/* If y's rows have gaps and a has an odd number of columns, oneDNN's bf16 product pads these with zeros, which it also
+ * multiplies with the last column: an infinity there becomes NaN. */
 static bool infinities_are_lost(const tt_tensor *y, const tt_tensor *a) {
     return a->shape.dim[1] % 2 && !tt__shape_is_contiguous(&y->shape, y->stride);
 }
@@ -122,7 +122,7 @@ tt_status tt__cpu_max_pool2d_backward_half(tt_tensor *dx, const tt_tensor *g, co
     OVER(dx, g, NULL, TT__F32_KERNEL(&w[0].seen, max_pool2d_backward)(&w[0].seen, &w[1].seen, at, pool));
 }
 
-/* ---- sums. Where columns are added up (a bias's gradient), some of them are widened at a time: what is wide stays in
+/* ---- sums. Where columns are added up (a bias's gradient), some of them are widened at a time: the f32 copies stay in
  * the cache. */
 
 enum { WIDE_NUMBERS = 1 << 15, LEAST_COLUMNS = 32, MOST_COLUMNS = 512 };
@@ -223,8 +223,8 @@ tt_status tt__cpu_attention_backward_half(tt_tensor *dq, tt_tensor *dk, tt_tenso
     return tt__wide_end(status, WIDES, w);
 }
 
-/* ---- element by element: a chunk is widened, computed in f32 and narrowed again before the next one, so that what is
- * wide stays in the cache. Where layouts differ, and for formulas that are computed in double, the kernels of f32 run
+/* ---- element by element: a chunk is widened, computed in f32 and narrowed again before the next one, so that the f32
+ * copies stay in the cache. Where layouts differ, and for formulas that are computed in double, the kernels of f32 run
  * over stand-ins. */
 
 enum { CHUNK = 1024, HALF_BLOCK = 1 << 15 };

@@ -51,7 +51,7 @@ tt_status tt__wide_three(tt__wide *w, tt_tensor *y, const tt_tensor *a, const tt
 /* End n stand-ins: after a kernel that returned TT_OK, OUT and BOTH are written back. Returns `status`. */
 tt_status tt__wide_end(tt_status status, int n, tt__wide *w);
 
-/* The kernel of f32 on x's device: the fast one, where there is one. */
+/* The kernel of f32 on x's device: the fast one, if there is one. */
 #define TT__F32_KERNEL(x, name) \
     (tt__f32_kernels(x)->name ? tt__f32_kernels(x)->name : tt__reference_kernels[TT_F32]->name)
 static inline const tt__kernels *tt__f32_kernels(const tt_tensor *x) {

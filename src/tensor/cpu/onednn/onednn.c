@@ -31,7 +31,8 @@ typedef struct product {
     float *y, beta;
 } product;
 
-/* Its kernels use the stack pointer for memory of their own: what a handler pushed would go into the heap. */
+/* Hold signals: oneDNN's kernels point the stack pointer into memory of their own, where a handler would push its
+ * frame. */
 static tt_status sgemm_undisturbed(const product *p) {
     sigset_t before;
     tt__signals_hold(&before);
@@ -47,8 +48,9 @@ static tt_status sgemm_undisturbed(const product *p) {
 
 /* Where the first factor lies by columns, or the second by rows, oneDNN's product for AVX2 reads a few elements of each
  * of K lines in turn. Lines whose distance is a multiple of 1 KiB then share a few sets of the first cache, and the
- * product takes up to twice as long. Such a factor is copied first, with its lines further apart: piece by piece, each
- * a product of its own, so that a large weight is not there twice. Where both are, the smaller one is copied whole. */
+ * product takes up to twice as long. Such a factor is copied first, with its lines further apart. It is copied in
+ * pieces, each a product of its own, so that a large weight is never in memory twice. If both factors are such, the
+ * smaller one is copied whole. */
 enum { SHARING = 256, APART = 16, FEW_LINES = 16, FEW_USES = 48, COPIED_LINES = 32, SPREAD_FLOATS = 1 << 17 };
 
 typedef struct spread {
@@ -63,13 +65,13 @@ static void spread_lines(void *user, int64_t begin, int64_t end) {
         memcpy(s->to + i * s->to_ld, s->from + i * s->from_ld, (size_t)s->length * sizeof(float));
 }
 
-/* Does copying a factor pay, whose elements are used `uses` times each? */
+/* Does it pay to copy a factor whose elements are used `uses` times each? */
 static bool wants_spreading(bool across, int64_t ld, int64_t lines, int64_t uses) {
     return across && ld % SHARING == 0 && lines >= FEW_LINES && uses >= FEW_USES &&
            tt__cpu_level_get() < TT__CPU_AVX512;
 }
 
-/* Run p in pieces of `most` columns of b, or rows of a, of which a copy is taken. */
+/* Run p in pieces of `most` columns of b, or rows of a, and copy each piece first. */
 static tt_status spread_pieces(const product *p, bool of_b, int64_t most, tt_status (*run)(const product *p)) {
     int64_t length = of_b ? p->N : p->M;
     spread s = {.from_ld = of_b ? p->lb.ld : p->la.ld};

@@ -1,8 +1,8 @@
 /* Convolutions of f32 and bf16 by oneDNN. A primitive is made for each kind of call (shapes, format, direction,
- * threads) and kept by its thread, which so runs it without a lock; oneDNN itself keeps the code that the threads'
- * primitives share. Channels-last images are used in place. Contiguous ones, and weights, are packed in the order
- * that oneDNN chooses and results brought back, which takes less time than it saves; memory for that, and for what it
- * computes in between, comes from the pool for the length of a call. */
+ * threads) and kept by its thread, so it runs without a lock; oneDNN itself keeps the code that the threads' primitives
+ * share. Channels-last images are used in place. Contiguous images and weights are packed in the order that oneDNN
+ * chooses, and results unpacked, which saves more time than it takes. Memory for that, and oneDNN's scratchpads, come
+ * from the pool for the length of a call. */
 #include "tensor/cpu/onednn/onednn_conv.h"
 
 #include "base/error.h"
@@ -24,7 +24,7 @@ typedef struct conv_key {
 
 /* A tensor of the call: `packed`, in the order that the primitive takes, and `user`, in the caller's. */
 typedef struct conv_operand {
-    dnnl_memory_t packed, user; /* user NULL: the caller's order is that one */
+    dnnl_memory_t packed, user; /* user NULL: `packed` has the caller's order */
     dnnl_primitive_t reorder;   /* from one to the other; NULL: none needed */
     size_t bytes;               /* of `packed` */
 } conv_operand;
@@ -82,18 +82,18 @@ static conv_key conv_key_of(const tt__conv_call *c) {
     return key;
 }
 
-/* The result of a call in this direction. */
+/* Which operand a call in this direction writes. */
 static int conv_result_of(int32_t direction) {
     return direction == TT__CONV_FORWARD ? OUTPUT : direction == TT__CONV_DATA ? IMAGE : WEIGHT;
 }
 
-/* Images of one or two channels: for their weights oneDNN's own choice is slower than channels last. */
+/* For weights of images with one or two channels, the order that oneDNN chooses is slower than channels last. */
 static bool conv_wants_channels_last(const conv_key *key) {
     return key->channels_last || (key->direction == TT__CONV_WEIGHT && key->x[1] < 3);
 }
 
 /* Winograd's F(4 x 4, 3 x 3) takes a quarter of the products (Lavin and Gray, "Fast Algorithms for Convolutional Neural
- * Networks", 2016). Between few channels what it computes around them takes more than that saves. */
+ * Networks", 2016). With few channels its transforms cost more than that saves. */
 static bool conv_wants_winograd(const conv_key *key) {
     const tt__window *window = &key->conv.window;
     for (int i = 0; i < 2; i++)

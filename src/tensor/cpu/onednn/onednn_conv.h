@@ -5,8 +5,8 @@
 #include "tensor/cpu/onednn/onednn_library.h"
 #include "tensor/kernels/kernels.h"
 
-/* A convolution's tensors; `bias` may be NULL. The one that `direction` says is written, of `count` images from `first`
- * on. */
+/* A convolution's tensors; `bias` may be NULL. `direction` says which one is written; `count` images from `first` on
+ * take part. */
 typedef struct tt__conv_call {
     tt__conv_direction direction;
     const tt_tensor *x, *w, *bias, *y;

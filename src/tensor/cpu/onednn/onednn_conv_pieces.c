@@ -1,6 +1,6 @@
-/* Convolutions go through a batch in pieces of a few images. What oneDNN reorders for itself and computes in between
- * then stays in the cache and takes a piece's memory rather than the batch's; its Winograd kernels gain most. Weights'
- * gradients are summed over the pieces. */
+/* Convolutions go through a batch in pieces of a few images. oneDNN's reordered copies and scratchpads then have the
+ * size of a piece, not of the batch, and stay in the cache; its Winograd kernels gain most. Weights' gradients are
+ * summed over the pieces. */
 #include "tensor/cpu/onednn/onednn.h"
 
 #include "base/error.h"
@@ -66,8 +66,8 @@ static tt_status run_pieces(tt__conv_call c) {
 
 /* ---- */
 
-/* Does y have the size that oneDNN computes from x's? Not where x is the result of a transposed convolution whose
- * output_padding is at least its stride: there is room for more windows than y has. */
+/* Does y have the size that oneDNN computes from x's? It does not if x is the result of a transposed convolution whose
+ * output_padding is at least its stride: x has room for more windows than y has. */
 static bool fits_onednn(const tt_tensor *x, const tt_tensor *w, const tt_tensor *y, const tt__conv *conv) {
     const tt__window *win = &conv->window;
     for (int d = 0; d < 2; d++) {

@@ -24,8 +24,8 @@ static bool too_little_memory;
 
 static void note_why_not(const char *why) { snprintf(why_not, sizeof why_not, "%s", why ? why : "no reason given"); }
 
-/* Its first product makes kernels, and does not survive a failure of that: see that there is room, and have them made
- * now rather than when memory has become short. */
+/* oneDNN makes kernels in its first product, and crashes if that fails. So check that there is memory, and have them
+ * made now, before memory is short. */
 static bool make_first_product(void) {
     enum { NEEDED = 32 << 20, SIZE = 16 };
     static float a[SIZE * SIZE], b[SIZE * SIZE], c[SIZE * SIZE];
@@ -39,7 +39,8 @@ static bool make_first_product(void) {
     return status == dnnl_success;
 }
 
-/* With ONEDNN_JIT_DUMP oneDNN writes files into the working directory: not with more rights than the caller has. */
+/* With ONEDNN_JIT_DUMP oneDNN writes files into the working directory: forbid it in a process with more rights than its
+ * caller. */
 static void forbid_dumps(void *library) {
     dnnl_status_t (*set_dump)(int enable);
     *(void **)&set_dump = dlsym(library, "dnnl_set_jit_dump");
@@ -223,7 +224,7 @@ enum { KEPT = 512 };
 typedef struct kept_primitive {
     const tt__onednn_kind *kind;
     void *primitive;
-    uint64_t used; /* when, in calls */
+    uint64_t used; /* number of the call that used it last */
 } kept_primitive;
 
 struct tt__onednn_cache {
@@ -290,7 +291,7 @@ void *tt__onednn_cache_find(tt__onednn_cache *cache, const tt__onednn_kind *kind
     return NULL;
 }
 
-/* Return the place for one more primitive: a free one, or that of the one unused for longest, which goes. */
+/* Return the place for one more primitive: a free one, or that of the primitive unused for longest, which is freed. */
 static int onednn_cache_place(tt__onednn_cache *cache) {
     if (cache->n < KEPT)
         return cache->n++;

@@ -68,7 +68,7 @@ const tt__onednn *tt__onednn_get(void);
 
 /* ---- what versions 2 and 3 spell differently: descriptions of memory, of products, of convolutions */
 
-/* A description of memory of our own, and one as functions take it. */
+/* A memory description that we own, and one as oneDNN's functions take it. */
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t tt__onednn_memory;
 typedef const_dnnl_memory_desc_t tt__onednn_memory_ref;
@@ -79,17 +79,17 @@ typedef const dnnl_memory_desc_t *tt__onednn_memory_ref;
 #define TT__ONEDNN_REF(memory) (&(memory))
 #endif
 
-/* Describe memory with these strides, in elements; NULL: as oneDNN likes it best. */
+/* Describe memory with these strides, in elements; NULL: oneDNN chooses. */
 dnnl_status_t tt__onednn_memory_make(tt__onednn_memory *memory, dnnl_data_type_t type, int ndims, const int64_t *dims,
                                      const int64_t *stride);
 
 /* Free a description; zeros are allowed. */
 void tt__onednn_memory_free(tt__onednn_memory *memory);
 
-/* What is added to a product: nothing, what is there, or a bias. */
+/* What is added to a product: nothing, y's old values, or a bias. */
 typedef enum tt__product_adds { TT__ADDS_NOTHING, TT__ADDS_TO_Y, TT__ADDS_BIAS } tt__product_adds;
 
-/* Describe the product m[2] = m[0] m[1], where `adds` says so with the bias m[3], with scratchpads of the caller's. */
+/* Describe the product m[2] = m[0] m[1], plus the bias m[3] if `adds` says so. The caller gives scratchpads. */
 dnnl_status_t tt__onednn_product_describe(dnnl_primitive_desc_t *made, const tt__onednn_memory *m,
                                           tt__product_adds adds, dnnl_engine_t engine);
 
@@ -108,7 +108,8 @@ dnnl_status_t tt__onednn_conv_describe(dnnl_primitive_desc_t *made, const tt__on
 
 /* ---- primitives of a thread, found by the bytes of their key. Not shared: no lock. Freed when the thread ends */
 
-/* One kind of primitives. Each begins with its key, which is compared byte by byte, so made from zeros. */
+/* One kind of primitives. Each begins with its key. Keys are compared byte by byte, so they must be zeroed before they
+ * are filled. */
 typedef struct tt__onednn_kind {
     size_t key_size;
     void (*free)(void *primitive);
@@ -127,7 +128,7 @@ dnnl_stream_t tt__onednn_stream(const tt__onednn_cache *cache);
  * calls follow each other in the order they were made. */
 void *tt__onednn_cache_find(tt__onednn_cache *cache, const tt__onednn_kind *kind, const void *key);
 
-/* Keep a primitive, which is the cache's from now on. In a full cache the one unused for longest makes room. */
+/* Keep a primitive, which the cache owns from now on. In a full cache the one unused for longest makes room. */
 void tt__onednn_cache_add(tt__onednn_cache *cache, const tt__onednn_kind *kind, void *primitive);
 
 #endif

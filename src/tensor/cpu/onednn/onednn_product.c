@@ -1,5 +1,5 @@
-/* A primitive is made for each kind of product (shapes, layouts, type, threads) and kept by its thread; memory for what
- * oneDNN computes in between comes from the pool for the length of a call. */
+/* Products by oneDNN's primitives. One is made for each kind of product (shapes, layouts, type, threads) and kept by
+ * its thread. Scratchpads come from the pool for the length of a call. */
 #include "tensor/cpu/onednn/onednn.h"
 
 #include "base/error.h"
@@ -28,7 +28,7 @@ static bool cpu_has_bf16(void) {
 
 bool tt__onednn_takes_bf16(void) {
     enum { NOT_ASKED, NO, YES };
-    static _Atomic int answer; /* in a virtual machine the question takes microseconds */
+    static _Atomic int answer; /* in a virtual machine asking takes microseconds */
     int known = atomic_load_explicit(&answer, memory_order_relaxed);
     if (known == NOT_ASKED) {
         known = cpu_has_bf16() ? YES : NO;

@@ -65,7 +65,7 @@ static void table_put(tt__arena *arena, tt__arena_block *block) {
     arena->table[i] = block;
 }
 
-/* Room for one more, at most half full. */
+/* Make room for one more block, with the table at most half full. */
 static bool table_has_room(tt__arena *arena) {
     if (2 * (arena->used_blocks + 1) <= arena->table_size)
         return true;
@@ -95,7 +95,7 @@ const tt__arena_pool *tt__arena_pool_of(const tt__arena *arena, uint64_t address
     return block ? block->pool : NULL;
 }
 
-/* Take a block out; those behind it that had to pass its place move up. NULL: it is not there. */
+/* Take a block out of the table, and move up later ones that it had displaced. NULL: it is not there. */
 static tt__arena_block *table_take(tt__arena *arena, uint64_t address) {
     if (!arena->table_size)
         return NULL;
@@ -144,7 +144,7 @@ static void drop_last(tt__arena *arena) {
     free(last);
 }
 
-/* Back more at the end of the range, where a free block that stands there counts. */
+/* Back more of the range until its last free block has `bytes`. */
 static tt__arena_block *grow(tt__arena *arena, size_t bytes) {
     tt__arena_block *end = common_end(arena);
     size_t lacking = bytes - (end ? end->bytes : 0), more = (lacking + arena->step - 1) / arena->step * arena->step;
@@ -166,7 +166,7 @@ static tt__arena_block *grow(tt__arena *arena, size_t bytes) {
     return added;
 }
 
-/* Let what is over of a free block be one of its own. */
+/* Make what a block has beyond `bytes` a free block of its own. */
 static void split(tt__arena *arena, tt__arena_block *block, size_t bytes) {
     tt__arena_block *rest =
         block->bytes > bytes ? new_block(arena, block->address + bytes, block->bytes - bytes, block) : NULL;
@@ -191,7 +191,7 @@ uint64_t tt__arena_take_for(tt__arena *arena, tt__arena_pool *pool, size_t bytes
         return 0;
     unlist_free(arena, block);
     split(arena, block, whole);
-    arena->used += block->pool ? 0 : block->bytes; /* a pool's are counted */
+    arena->used += block->pool ? 0 : block->bytes; /* a pool's are counted already */
     block->used = true;
     block->pool = pool;
     table_put(arena, block);
@@ -218,7 +218,7 @@ static void join_with_next(tt__arena *arena, tt__arena_block *block) {
     free(next);
 }
 
-/* List a block that has become free, as one with its neighbours. */
+/* Join a block that has become free with its free neighbours, and list it. */
 static void settle_free(tt__arena *arena, tt__arena_block *block) {
     join_with_next(arena, block);
     list_free(arena, block);
@@ -285,7 +285,7 @@ void tt__arena_cut(tt__arena *arena, size_t bytes) {
         drop_last(arena);
 }
 
-/* Note one of `bytes` in a list of `sizes` <= n, in falling order. */
+/* Count a block of `bytes` in a list of at most n sizes, in falling order, and return their number, so far `sizes`. */
 static int note_size(int sizes, int n, size_t *list, size_t *count, size_t bytes) {
     int i = 0, last;
     while (i < sizes && list[i] > bytes)

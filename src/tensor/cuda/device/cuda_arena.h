@@ -34,26 +34,25 @@ typedef struct tt__arena {
     bool (*back)(struct tt__arena *arena, size_t bytes);
     void *user;
 
-    tt__arena_block *last;          /* in order of address */
-    tt__arena_pool common;          /* free blocks of no graph's */
+    tt__arena_block *last;          /* the one with the highest address */
+    tt__arena_pool common;          /* free blocks that belong to no graph's pool */
     tt__arena_block **table;        /* blocks in use by address: open addressing */
     size_t table_size, used_blocks; /* table_size: a power of two, or 0 */
     size_t used, most_used;         /* bytes of blocks in use and of pools, now and at most */
     uint64_t takes;                 /* blocks that were ever taken */
 } tt__arena;
 
-/* Give back what was taken. A pool's block goes to its pool. */
+/* Give back a block. One of a pool goes to its pool. */
 void tt__arena_give(tt__arena *arena, uint64_t address);
 
-/* Take `bytes` (rounded up): for a pool from its free blocks, or a block that becomes its own; `pool` NULL: for
- * nobody's.
- * 0: there is no memory. */
+/* Take `bytes` (rounded up) for a pool: one of its free blocks, else a common one, which becomes the pool's. `pool`
+ * NULL: for no pool. 0: there is no memory. */
 uint64_t tt__arena_take_for(tt__arena *arena, tt__arena_pool *pool, size_t bytes);
 
-/* Give back to a pool what no other pool has. */
+/* Give back a block. One of no pool goes to `pool`. */
 void tt__arena_give_to(tt__arena *arena, tt__arena_pool *pool, uint64_t address);
 
-/* The pool that a taken block is of; NULL: of none. */
+/* The pool that a taken block belongs to; NULL: to none. */
 const tt__arena_pool *tt__arena_pool_of(const tt__arena *arena, uint64_t address);
 
 /* End a pool: its free blocks are free for all, and those in use will be. */
@@ -65,7 +64,7 @@ size_t tt__arena_largest_free(const tt__arena *arena);
 /* Return how many bytes are free at the end of what is backed. */
 size_t tt__arena_free_at_end(const tt__arena *arena);
 
-/* The last `bytes`, which are free, are backed no longer. */
+/* Note that the last `bytes`, which are free, are backed no longer. */
 void tt__arena_cut(tt__arena *arena, size_t bytes);
 
 /* Count the blocks in use by size, for the n largest sizes, the largest first. Returns how many sizes are in use, at

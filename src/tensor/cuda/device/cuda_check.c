@@ -1,4 +1,4 @@
-/* Errors, and what a thread means: a device, a graph that it captures. */
+/* CUDA's errors, a thread's current device, and the graph that it captures. */
 #include "tensor/cuda/device/cuda_state.h"
 
 #include <stdarg.h>
@@ -20,7 +20,7 @@ tt_status tt__cuda_check(cudaError_t error, const char *format, ...) {
     va_start(arguments, format);
     tt__cuda_host->vformat(what, sizeof what, format, arguments);
     va_end(arguments);
-    (void)cudaGetLastError(); /* it is told once */
+    (void)cudaGetLastError(); /* clear the error */
     return tt__cuda_host->fail(error == cudaErrorMemoryAllocation ? TT_ERR_MEMORY : TT_ERR_SYSTEM,
                                "%s failed: %s (%s, CUDA error %d)", what, cudaGetErrorString(error),
                                cudaGetErrorName(error), (int)error);

@@ -1,5 +1,5 @@
-/* How many devices there are. Counting begins the driver, after which CUDA works in no child that is forked later, as
- * those of tt_spawn(). So a child is asked, as long as this process has not used CUDA. */
+/* How many devices there are. Counting begins the driver, after which CUDA works in no child that is forked later, such
+ * as those of tt_spawn(). So a child counts, as long as this process has not used CUDA. */
 #include "base/hash.h"
 #include "tensor/cuda/device/cuda_state.h"
 
@@ -61,7 +61,7 @@ static bool counter_has_ended(pid_t child) {
     return ended == child || (ended < 0 && errno == ECHILD); /* the program has waited for it */
 }
 
-/* What the child says; -1: it can't count, -2: it crashed, or hangs. */
+/* The child's count; -1: it can't count, -2: it crashed, or hangs. */
 static int hear_count(pid_t child, int from) {
     const time_t end = seconds_now() + PATIENCE_S;
     struct pollfd ready = {.fd = from, .events = POLLIN};
@@ -79,7 +79,7 @@ static int hear_count(pid_t child, int from) {
     return count;
 }
 
-/* -3: no child could be made. */
+/* Let a child count. -3: no child could be made. */
 static int ask_child(void) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC))

@@ -8,7 +8,8 @@ _Static_assert((int)TT__CUDA_WORDS == (int)TT__GRAPH_WORDS, "what set() takes");
 
 static tt__cuda_state *graph_state(const tt_device *device) { return (tt__cuda_state *)(void *)device; }
 
-/* What was captured is free for all once the launches that are enqueued have run: in the order of the stream. */
+/* Free the graph's memory for all at once: by the order of the stream, new uses run after the launches that are
+ * enqueued. */
 static void graph_memory_end(tt__cuda_graph *graph) {
     if (tt__cuda_is_forked())
         return;
@@ -29,8 +30,8 @@ static tt_status begin_capture(tt__cuda_graph *graph) {
                                 "making a stream on %s for a graph", name);
     if (status)
         return status;
-    /* Relaxed: what the host does besides on this thread, as pinning memory or making a library's handle, is none of
-     * the stream's work. What would be is refused by name. */
+    /* Relaxed: this thread may also pin memory or make a library's handle, which are not work of the stream. Calls that
+     * a replay could not repeat are refused by name. */
     status = tt__cuda_check(cudaStreamBeginCapture(graph->stream, cudaStreamCaptureModeRelaxed),
                             "beginning to capture a graph on %s", name);
     if (status)
@@ -53,7 +54,7 @@ static tt_status graph_begin(const tt_device *device, void **out) {
     return TT_OK;
 }
 
-/* Most likely the function works on another device, which did at once what a replay will not repeat. */
+/* Warn of an empty graph: most likely the function works on another device, whose work a replay will not repeat. */
 static void warn_if_empty(const tt__cuda_graph *graph, cudaGraph_t captured) {
     size_t count = 0;
     if (!cudaGraphGetNodes(captured, NULL, &count) && !count)

@@ -83,7 +83,7 @@ static bool back(tt__arena *arena, size_t bytes) {
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     if (!pieces_have_room(state))
         return false;
-    (void)cudaThreadExchangeStreamCaptureMode(&mode); /* mapping is none of what a capture must see */
+    (void)cudaThreadExchangeStreamCaptureMode(&mode); /* a capture must not see the mapping */
     state->refused = (int)map_piece(state, (CUdeviceptr)(arena->base + arena->backed), bytes);
     (void)cudaThreadExchangeStreamCaptureMode(&mode);
     if (!state->refused)
@@ -132,7 +132,7 @@ tt_status tt__cuda_memory_begin(tt__cuda_state *state) {
 
 /* ---- taking and giving ---- */
 
-/* "; the largest: 2 of 1048576 bytes, 1 of 512 bytes", and why there is no more, if it is not simply out. */
+/* Write "; the largest: 2 of 1048576 bytes, 1 of 512 bytes", and why there is no more, unless memory is simply out. */
 static void held_text(const tt__cuda_state *state, char *text, size_t size) {
     size_t bytes[4], count[4], n = 0;
     int sizes = tt__arena_largest_used(&state->arena, 4, bytes, count);
@@ -176,22 +176,22 @@ void *tt__cuda_take(tt__cuda_state *state, tt__arena_pool *pool, size_t bytes) {
     return (void *)address;
 }
 
-/* Does the graph keep what is given back in its capture? What is of another graph's pool would go back there, and be
- * anybody's after that one's end, while this one's work still uses it. */
+/* Does the graph keep memory that is given back in its capture? It keeps that of another graph's pool, which would be
+ * free for all after that graph's end, while this one's work still uses it. */
 static bool graph_keeps(tt__cuda_graph *graph, const tt__arena *arena, uint64_t address) {
     const tt__arena_pool *pool = graph ? tt__arena_pool_of(arena, address) : NULL;
     if (!pool || pool == &graph->pool)
         return false;
     uint64_t *others = realloc(graph->others, (graph->other_count + 1) * sizeof *others);
     if (!others)
-        return true; /* without a note it is never free again */
+        return true; /* kept, but not noted: it is never free again */
     graph->others = others;
     graph->others[graph->other_count++] = address;
     return true;
 }
 
 void tt__cuda_scratch_free(tt__cuda_state *state, void *p) {
-    if (!p || tt__cuda_is_forked()) /* it is the parent's */
+    if (!p || tt__cuda_is_forked()) /* the memory is the parent's */
         return;
     tt__cuda_graph *graph = tt__cuda_captures(state); /* captured work may use what was there before, too */
     pthread_mutex_lock(&state->lock);
@@ -272,11 +272,11 @@ tt_status tt__cuda_from_host(tt__cuda_state *state, void *to, const void *host, 
         (void)cudaGetLastError();
         return tt__cuda_wait(state);
     }
-    /* Of memory that CUDA doesn't know the bytes have been taken; what is pinned is still being read. */
+    /* CUDA has already read memory that it doesn't know, but may still be reading pinned memory. */
     return attributes.type == cudaMemoryTypeUnregistered ? TT_OK : tt__cuda_wait(state);
 }
 
-/* Tell of an index out of range, once. */
+/* Report an index out of range, once. */
 static tt_status tell_fault(tt__cuda_state *state) {
     pthread_mutex_lock(&state->lock);
     const tt__cuda_fault fault = *state->fault;
@@ -294,7 +294,7 @@ static tt_status wait_for_work(const tt__cuda_state *state) {
         status = tt__cuda_check_process(state);
     if (status)
         return status;
-    status = tt__cuda_enter(state); /* even where that fails the work has ended: callers free what it used */
+    status = tt__cuda_enter(state); /* wait even if that fails: callers free what the work used */
     cudaError_t error = cudaStreamSynchronize(state->stream);
     return status ? status : tt__cuda_check(error, "the work on %s", state->name);
 }

@@ -61,7 +61,8 @@ static tt_status queue_send(const tt_device *device, void *host, const void *fro
 
 static tt_status queue_sent(const tt_device *device, void *mark, bool wait, bool *done) {
     const tt__cuda_state *state = queue_of(device);
-    tt_status status = tt__cuda_check_process(state); /* events are asked whatever device the thread means */
+    /* events can be queried with any current device */
+    tt_status status = tt__cuda_check_process(state);
     *done = true;
     if (status)
         return status;

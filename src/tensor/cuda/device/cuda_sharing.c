@@ -45,7 +45,7 @@ static void find_driver_functions(void) {
         found = tt__cuda_driver_function(all[i].name, all[i].function);
 }
 
-/* The functions are there, and this thread's calls mean the device. */
+/* Make the device current in this thread, and check that the driver has the functions. */
 static tt_status begin_sharing(const tt__cuda_state *state) {
     tt_status status = tt__cuda_enter(state);
     if (status)
@@ -116,7 +116,7 @@ static bool overlaps(const mapped_piece *m, const tt__device_piece *piece) {
     return m->offset < piece->offset + piece->bytes && piece->offset < m->offset + m->bytes;
 }
 
-/* Unmap what lies where the piece will; NULL: all there is. */
+/* Unmap what lies where `piece` is to lie; NULL: everything. */
 static void unmap_pieces(far_range *r, const tt__device_piece *piece) {
     for (mapped_piece **at = &r->pieces; *at;) {
         mapped_piece *m = *at;

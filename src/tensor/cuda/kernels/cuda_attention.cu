@@ -1,6 +1,6 @@
-/* Scaled dot product attention of a batch of matrices: a block for a row of q, and for dk and dv a block for a row of
- * k. The scores are nowhere in memory: they are made again each time, as many as a block has threads. f32 and
- * 16-bit floats are computed in f32, f64 in f64, sums in an order that depends on shapes alone. Letters as in
+/* Scaled dot product attention of a batch of matrices: a block for each row of q, and for dk and dv one for each row of
+ * k. Scores are not stored but made anew each time, as many at once as a block has threads. f32 and 16-bit floats are
+ * computed in f32, f64 in f64, sums in an order that depends on shapes alone. Letters as in
  * tensor/reference/attention_loops.h. */
 #include "tensor/cuda/cuda_kernels_layers.h"
 #include "tensor/cuda/kernels/cuda_code.cuh"
@@ -40,7 +40,7 @@ template <class T> __device__ wide<T> attention_dot(const T *a, const T *b, int6
     return sum;
 }
 
-/* How many of k row t sees. */
+/* How many keys row t sees. */
 __device__ inline int64_t attention_seen(const tt__cuda_attention &a, int64_t t) {
     return a.causal && t + 1 < a.S ? t + 1 : a.S;
 }
@@ -62,8 +62,8 @@ template <class T> __device__ wide<T> attention_pull(const tt__cuda_attention &a
     return attention_dot(attention_row<T>(a.g, t), attention_row<T>(a.v, j), a.Dv);
 }
 
-/* to[c] = sum of factor(i) x[i][c] over rows begin <= i < end of x, for each column c: the block's threads make factors
- * and then each a column. */
+/* to[c] = sum of factor(i) x[i][c] over rows begin <= i < end of x, for each column c: each of the block's threads
+ * makes factors first, then columns. */
 template <class T, class Factor>
 __device__ void attention_sum(T *to, const tt__cuda_matrix &x, int64_t columns, int64_t begin, int64_t end,
                               Factor factor) {

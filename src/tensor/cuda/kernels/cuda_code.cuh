@@ -1,5 +1,5 @@
-/* What kernels are written with. They are compiled by nvcc for GPUs, and by any C++ compiler against
- * tests/support/fake_cuda, which runs them on the host. */
+/* Helpers of kernels. Kernels are compiled by nvcc for GPUs, and by any C++ compiler against tests/support/fake_cuda,
+ * which runs them on the host. */
 #ifndef TT_TENSOR_CUDA_CUDA_CODE_CUH
 #define TT_TENSOR_CUDA_CUDA_CODE_CUH
 
@@ -12,7 +12,7 @@
 namespace tt {
 
 #ifdef __CUDACC__
-constexpr int THREADS = 256, BLOCKS = 4096; /* of a block; the most of a grid whose threads walk on */
+constexpr int THREADS = 256, BLOCKS = 4096; /* threads of a block; most blocks of a grid whose threads loop */
 
 template <class... Parameters, class... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), int64_t blocks, cudaStream_t stream, Arguments... arguments) {
@@ -20,7 +20,7 @@ cudaError_t launch(void (*kernel)(Parameters...), int64_t blocks, cudaStream_t s
     return cudaGetLastError();
 }
 
-/* ... whose threads wait for each other. */
+/* Launch a kernel whose threads wait for each other. */
 template <class... Parameters, class... Arguments>
 cudaError_t launch_blocks(void (*kernel)(Parameters...), int64_t blocks, cudaStream_t stream, Arguments... arguments) {
     return launch(kernel, blocks, stream, arguments...);
@@ -39,10 +39,10 @@ cudaError_t launch_blocks(void (*kernel)(Parameters...), int64_t blocks, cudaStr
 }
 #endif
 
-/* So many blocks, until the grid is full: they walk on. */
+/* The grid for so many blocks of work: at most BLOCKS, which loop. */
 inline int64_t grid_of(int64_t blocks) { return blocks < BLOCKS ? blocks : BLOCKS; }
 
-/* ... for n elements, one a thread. */
+/* The grid for n elements, one a thread. */
 inline int64_t grid_for(int64_t n) { return grid_of((n + THREADS - 1) / THREADS); }
 
 /* ---- element types: what lies in memory, and what is computed with ---- */
@@ -71,7 +71,7 @@ template <> __device__ inline void store<__nv_bfloat16>(__nv_bfloat16 *p, float 
 }
 template <> __device__ inline void store<boolean>(boolean *p, int value) { p->set = value != 0; }
 
-/* Call RUN<T>(...) of a dtype. */
+/* Call RUN<T>(...) with the T of a dtype. */
 #define TT__FLOAT_CASES(run, ...)        \
     case TT_F32:                         \
         return run<float>(__VA_ARGS__);  \
@@ -112,7 +112,7 @@ template <> __device__ inline void store<boolean>(boolean *p, int value) { p->se
         return cudaErrorInvalidValue;       \
     }
 
-/* ... of a type that stands for all with elements of so many bytes: where they are moved alone. */
+/* Call RUN<T>(...) with a T of `size` bytes, for kernels that only move elements. */
 #define TT__SIZES(size, run, ...)          \
     switch (size) {                        \
     case 1:                                \

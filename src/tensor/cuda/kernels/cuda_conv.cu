@@ -1,7 +1,8 @@
-/* Convolutions without a library, as products of matrices that are nowhere in memory: a block makes a tile of the
- * result of a group. It stages tiles of both factors in shared memory, gathered from where they lie, and each thread
- * has a few elements of the result in registers. f32 and 16-bit floats are added up in f32, f64 in f64, in an order
- * that depends on shapes alone. Padding is zeros: NaN or infinity in a weight reaches what only its padding touches.
+/* Convolutions without a library, as products of matrices that are never stored: a block makes a tile of a group's
+ * result. It stages tiles of both factors in shared memory, gathered from where they lie, and each thread has a few
+ * elements of the result in registers. f32 and 16-bit floats are added up in f32, f64 in f64, in an order that depends
+ * on shapes alone. Padding is multiplied as zeros: NaN or infinity in a weight reaches windows in which it meets only
+ * padding.
  *
  *                    rows (M)             columns (N)         depth (K), along which is summed
  *   forward          outputs k            pixels n p q of y   taps c r s
@@ -12,7 +13,7 @@
 namespace tt {
 
 constexpr int CONV_TILE = 32, CONV_DEPTH = 16;
-constexpr int CONV_EACH = CONV_TILE * CONV_TILE / THREADS; /* elements of a tile of a thread, one below the other */
+constexpr int CONV_EACH = CONV_TILE * CONV_TILE / THREADS; /* a thread's elements of a tile, one below the other */
 static_assert(THREADS % CONV_TILE == 0, "a thread has one column");
 
 /* A number as three digits. */
@@ -103,7 +104,7 @@ template <class T> struct conv_backward_weight : conv_product<T> {
     }
 };
 
-/* Tile number `tile`: of which group and part of the depth, and where it begins. */
+/* Of tile number `tile`: its group, its part of the depth, and where it begins. */
 struct conv_place {
     int64_t group, part, top, left, begin, end;
 

@@ -1,4 +1,5 @@
-/* Setting the numbers of a graph. They travel as a kernel's parameters. Unlike a copy from the host's memory this never waits, and the host may change its words at once. */
+/* Setting the numbers of a graph. They travel as a kernel's parameters: unlike a copy from the host's memory, this
+ * never waits, and the host may change its words at once. */
 #include "tensor/cuda/kernels/cuda_code.cuh"
 #include "tensor/cuda/cuda_kernels.h"
 

@@ -49,7 +49,7 @@ cudaError_t triangle_run(cudaStream_t stream, const tt__walk *w, int64_t R, int6
     return w->n ? launch(triangle<T>, grid_for(w->n), stream, *w, R, C, diagonal, upper) : cudaSuccess;
 }
 
-/* ---- sums of elements that indices send to one place: made in the order of the indices, with the bits of the cpu ---- */
+/* ---- sums of elements that indices send to one place: in the order of the indices, with the cpu's bits ---- */
 
 /* What numbers are added up as: integers wrap. */
 template <class T> struct sum_of_type { typedef uint64_t type; };
@@ -92,8 +92,8 @@ __global__ void no_chains(tt__cuda_chains c) {
         c.last[i] = -1;
 }
 
-/* One block takes THREADS places at a time, in order: each is chained to the one before it with the same destination,
- * which is among them, or the last one of an earlier turn. */
+/* One block takes THREADS places at a time, in order: each place is chained to the previous one with the same
+ * destination, of this turn or of an earlier one. */
 __global__ void chain_places(tt__cuda_chains c) {
     __shared__ int64_t to[THREADS];
     int me = (int)threadIdx.x;
@@ -220,7 +220,7 @@ template <class T> cudaError_t cumsum_run(cudaStream_t stream, const tt__cuda_li
 
 /* ---- checks of indices that don't wait ---- */
 
-/* One block: indices are looked at once a call, and found wrong seldom. */
+/* One block is enough: a call checks its indices once, and they are seldom wrong. */
 template <class T>
 __global__ void expect_within(tt__walk w, int64_t low, int64_t high, int64_t but, tt__cuda_fault told,
                               tt__cuda_fault *fault) {

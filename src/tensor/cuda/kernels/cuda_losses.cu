@@ -6,7 +6,7 @@
 
 namespace tt {
 
-/* ---- means that losses are: of parts in double, over rows whose target is a class ---- */
+/* ---- losses as means: of parts in double, over rows whose target is a class ---- */
 
 /* How many of n targets are classes, 0..V-1? The others were reported, or are to be ignored. All threads of a block
  * get the number. */

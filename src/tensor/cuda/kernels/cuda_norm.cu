@@ -92,8 +92,8 @@ template <class T> __global__ void norm_channels(tt__cuda_norm n) {
     }
 }
 
-/* dx = weight rstd (g - [dbias + normed dweight] / count); x has no part in it if mean and rstd are fixed, even if it
- * is infinite. */
+/* dx = weight rstd (g - [dbias + normed dweight] / count); if mean and rstd are fixed, x does not matter, even if it is
+ * infinite. */
 template <class T> __global__ void norm_channels_backward(tt__cuda_norm n, const double *sums, double count) {
     typedef wide<T> W;
     for (int64_t i = first_element(); i < n.R * n.n; i += all_threads()) {
@@ -146,7 +146,8 @@ template <class T> cudaError_t norm_move_run(cudaStream_t stream, const tt__cuda
 /* ---- sums, one for each weight or channel: its terms are the elements of each groups-th row that have this weight.
  * Made in double, in an order that depends on shapes alone: sums of parts first, then the sum of these. ---- */
 
-/* Terms that lie together: from so many on, threads of a block take neighbours among them; else of weights. */
+/* From so many adjacent terms on, neighbouring threads take neighbouring terms of a weight; below that, neighbouring
+ * weights. */
 constexpr int64_t TOGETHER = 32;
 
 struct two_sums {
@@ -180,7 +181,7 @@ struct norm_terms {
     }
 };
 
-/* What is summed up: of element `at`, whose mean is mean[stat]. */
+/* The terms that are summed up: made of element `at`, whose mean is mean[stat]. */
 template <class T> struct plain_term {
     __device__ two_sums operator()(const tt__cuda_norm &n, int64_t at, int64_t) const {
         return {(double)load((const T *)n.x + at), 0};
@@ -233,7 +234,7 @@ template <class Term> __global__ void norm_block_parts(tt__cuda_norm n, tt__cuda
     }
 }
 
-/* What becomes of the sums of weight or channel k. */
+/* What the sums of weight or channel k become. */
 struct norm_mean {
     __device__ void operator()(const tt__cuda_norm &n, int64_t terms, const tt__cuda_norm_room &, int64_t k, int64_t,
                                two_sums sum) const {

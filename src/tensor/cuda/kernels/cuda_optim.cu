@@ -40,7 +40,7 @@ struct rule_kernels {
     rule_kernel f32, f64;
 };
 
-/* NULL: there is none. */
+/* Return the kernels of a rule; NULL: there are none. */
 static rule_kernels kernels_of_rule(tt__optim_rule rule) {
     switch (rule) {
     case TT__RULE_SGD:

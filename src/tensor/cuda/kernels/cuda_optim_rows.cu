@@ -43,7 +43,7 @@ ROW_KERNEL(sparse_adam, f64, double)
 
 typedef void (*row_kernel)(tt__cuda_row_step s);
 
-/* NULL: there is none. */
+/* Return the kernel of a rule; NULL: there is none. */
 static row_kernel row_kernel_of(tt__optim_rule rule, bool f32) {
     if (rule == TT__RULE_SGD)
         return f32 ? sgd_rows_f32 : sgd_rows_f64;

@@ -266,7 +266,7 @@ template <class W> __device__ W slope_of(const tt__binary &call, int input, W x,
     }
 }
 
-/* One kernel a type, whatever the formula: all threads take the same way. */
+/* One kernel a type, whatever the formula: all threads take the same branch. */
 template <class T> struct unary {
     tt__unary call;
     __device__ void operator()(const tt__walk &w, const int64_t *at) const {

@@ -1,12 +1,12 @@
-/* Variances, norms, and whether elements are there: each term is a double, which are joined in an order that depends on
- * shapes alone. */
+/* Variances, norms, any and all, of terms in double that are joined in an order that depends on shapes alone; and
+ * extremes. */
 #include "tensor/cuda/kernels/cuda_code.cuh"
 
 #include "tensor/cuda/cuda_kernels.h"
 
 namespace tt {
 
-/* ---- what is made of terms: at() chooses the result, term() is of one x, join() begins with 0, end() is last ---- */
+/* ---- results of terms: at() chooses the result, term() makes one of an x, join() begins with 0, end() is last ---- */
 
 struct sum_terms {
     __device__ void at(const tt__cuda_reduction &, int64_t, double) {}
@@ -158,7 +158,7 @@ template <class T> cudaError_t any_run(cudaStream_t stream, const tt__cuda_reduc
     return reduce_run<boolean, T, found_term, false>(stream, r, found_term{all}, NULL);
 }
 
-/* ---- backwards: each x gets its gradient of what it became a term of ---- */
+/* ---- backwards: each x gets the gradient of the result that it is a term of ---- */
 
 /* The slope of the norm y at x; `largest`: how many have the absolute value y. At 0 it is 0. */
 __device__ inline double norm_slope(double x, double y, double p, double largest) {
@@ -177,7 +177,7 @@ struct gradient_of_norm {
     }
 };
 
-/* Where nothing equals the value, as NaN may, all are NaN: 0 / 0. */
+/* If no element equals the result, which may be NaN, all gradients are NaN: 0 / 0. */
 struct gradient_of_equals {
     bool nan_equals;
     __device__ double operator()(double x, double y, double g, double count) const {

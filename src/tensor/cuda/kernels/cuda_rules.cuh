@@ -1,5 +1,5 @@
 /* A rule's loop (tensor/rules) for the element types of a device: includes TT__RULE_LOOP, as optim/rules/rule_types.h
- * does for the host. Whoever includes this has defined RULE_FIRST and RULE_STRIDE. */
+ * does for the host. The includer defines RULE_FIRST and RULE_STRIDE. */
 #include <math.h>
 
 #ifndef RULE

@@ -1,11 +1,11 @@
-/* Sorting rows, stable, NaN as the largest: numbers of elements are moved, elements stay. Tiles are sorted first, then
+/* Sorting rows, stable, NaN as the largest: indices of elements are moved, elements stay. Tiles are sorted first, then
  * merged in pairs: each element finds its place by counting those of the other run that go before it. */
 #include "tensor/cuda/kernels/cuda_code.cuh"
 #include "tensor/cuda/cuda_kernels.h"
 
 namespace tt {
 
-/* Does element i of the row go before element j, as values alone tell? */
+/* Does element i of the row come before element j, by their values alone? */
 template <class T> __device__ bool sorts_before(const T *row, int64_t i, int64_t j, bool descending) {
     const wide<T> a = load(row + (descending ? j : i)), b = load(row + (descending ? i : j));
     return b != b ? a == a : a < b;

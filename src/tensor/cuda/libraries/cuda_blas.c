@@ -7,7 +7,7 @@
 
 /* ---- plans: descriptions and an algorithm, kept for products of the same sizes, layouts and type ---- */
 
-/* All that an algorithm depends on; of pointers it is the alignment. No gaps: keys are compared as bytes. */
+/* All that an algorithm depends on; of pointers that is their alignment. No gaps: keys are compared as bytes. */
 typedef struct blas_key {
     int64_t dtype, M, N, K, batch;
     int64_t lead[3], step[3], alignment[3];     /* of y, a, b */
@@ -16,14 +16,14 @@ typedef struct blas_key {
 
 typedef struct blas_plan {
     blas_key key;
-    uint64_t used; /* when, by the number of products; 0: there is no plan here */
+    uint64_t used; /* number of the product that used it last; 0: there is no plan here */
     bool refused;  /* cuBLASLt has no algorithm */
     tt__lt_object desc, y, a, b;
     tt__lt_algorithm algorithm;
     size_t workspace;
 } blas_plan;
 
-/* A key has a place in one row, where the plan that was used least recently gives way. */
+/* A key's plan is in one row. In a full row the least recently used plan is replaced. */
 enum { BLAS_ROWS = 64, BLAS_PLANS_IN_ROW = 4 };
 
 typedef struct blas_plans {
@@ -146,7 +146,7 @@ static int lt_wish(const blas_plans *plans, const blas_key *key, tt__lt_object w
     return TT__LT_OK;
 }
 
-/* No algorithm is no error. */
+/* Ask for an algorithm; none is no error. */
 static int lt_ask(const blas_plans *plans, blas_plan *plan, tt__lt_object wish, const char **function) {
     tt__lt_choice choice;
     int count = 0;
@@ -220,7 +220,7 @@ static tt_status lt_fail(const tt__cuda_state *state, const tt__lt *lt, int stat
                                state->name, function, lt->GetStatusName(status), status);
 }
 
-/* What PyTorch grants as well: Hopper and later make use of more. */
+/* As much as PyTorch gives: Hopper and later make use of more. */
 static tt_status workspace_for(const tt__cuda_state *state, size_t *bytes) {
     int major = 0;
     tt_status status = tt__cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, state->index),
@@ -275,7 +275,7 @@ static int lt_enqueue(const blas_plans *plans, const blas_plan *plan, const tt__
                              &plan->algorithm, workspace, plan->workspace, stream);
 }
 
-/* The workspace is free for what is enqueued later. */
+/* Enqueue a plan. Its workspace is given back at once, for work that is enqueued later. */
 static tt_status run_plan(tt__cuda_state *state, const blas_plans *plans, blas_plan *plan, const tt__blas_product *p) {
     void *workspace = plan->workspace ? tt__cuda_scratch(state, plan->workspace) : NULL;
     if (plan->workspace && !workspace)

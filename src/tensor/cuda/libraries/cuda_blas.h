@@ -1,6 +1,6 @@
-/* Matrix products by cuBLASLt. It stores matrices by columns, so y = a b of ours is y^T = b^T a^T of its: the operands
- * change places, and nothing is copied. f32 is multiplied in f32 (no TF32), f64 in f64, 16-bit floats in f32, and parts
- * of a sum are added in that type, in an order that a plan fixes. */
+/* Matrix products by cuBLASLt. It stores matrices by columns, so our y = a b is its y^T = b^T a^T: the operands change
+ * places, and nothing is copied. f32 is multiplied in f32 (no TF32), f64 in f64, 16-bit floats in f32, and parts of a
+ * sum are added in that type, in an order that a plan fixes. */
 #ifndef TT_TENSOR_CUDA_CUDA_BLAS_H
 #define TT_TENSOR_CUDA_CUDA_BLAS_H
 

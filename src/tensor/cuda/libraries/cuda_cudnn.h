@@ -175,7 +175,7 @@ typedef struct tt__dnn {
 #define TT__DNN_FIELD(function, result, arguments) result(*function) arguments;
     TT__DNN_FUNCTIONS(TT__DNN_FIELD)
 #undef TT__DNN_FIELD
-    bool must; /* TT_CUDA_DNN=cudnn: that it can't be used is an error */
+    bool must; /* TT_CUDA_DNN=cudnn: fail if cuDNN can't be used */
 } tt__dnn;
 
 /* Find the library, loaded once in the process. *dnn = NULL: our own kernels are used, since it is missing or too old,

@@ -9,23 +9,23 @@
 
 /* ---- cuDNN on one device ---- */
 
-/* What a device has of it; lives as long as the process. */
+/* cuDNN's state on a device; lives as long as the process. */
 typedef struct tt__dnn_device {
-    bool usable;          /* false: the library works only without this device, or not at all */
+    bool usable;          /* false: cuDNN works on other devices only, or not at all */
     pthread_mutex_t lock; /* of plans; while a call is enqueued */
     tt__dnn_plans plans;
 } tt__dnn_device;
 
 static pthread_mutex_t dnn_lock = PTHREAD_MUTEX_INITIALIZER; /* of state->dnn */
 
-/* Record that what `use` notes failed with this status. */
+/* Record the failure that `use` notes, with this status. */
 static tt_status dnn_failed(const tt__cuda_state *state, const tt__dnn_use *use, int status) {
     return tt__cuda_host->fail(TT_ERR_SYSTEM,
                                "%s: cuDNN's %s() of %s failed: %s (status %d). TT_CUDA_DNN=own does without it",
                                state->name, use->function, use->object, use->dnn->GetErrorString(status), status);
 }
 
-/* Its parts are missing or don't fit together, or it doesn't know this GPU or driver. */
+/* Are parts of cuDNN missing or unfit for each other, or doesn't it know this GPU or driver? */
 static bool dnn_is_unusable(int status) { return status / 1000 == 1 || status / 1000 == 3; }
 
 /* Let the handle enqueue where this thread does. */
@@ -127,7 +127,7 @@ static bool dnn_turns_weight(const tt__dnn_call *call) {
     return call->channels_last && call->w_dim[1] > 1 && dnn_taps(call) > 1;
 }
 
-/* Copy w to where its channels are last, or back. */
+/* Copy w to `last`, where its channels are last, or back. */
 static tt_status dnn_turn_weight(tt__cuda_state *state, const tt__dnn_call *call, void *last, bool back) {
     const int64_t K = call->w_dim[0], C = call->w_dim[1], T = dnn_taps(call);
     tt__walk walk = {.n = K * C * T, .ndim = 3, .dim = {C, T, K}};
@@ -182,7 +182,7 @@ static tt_status dnn_enqueue(tt__cuda_state *state, tt__dnn_use *use, tt__dnn_pl
     return !status && turned && makes_w ? dnn_turn_weight(state, call, w, true) : status;
 }
 
-/* What is taken here is free for what is enqueued later. */
+/* Enqueue a convolution. Its memory is given back at once, for work that is enqueued later. */
 static tt_status dnn_run_plan(tt__cuda_state *state, tt__dnn_use *use, tt__dnn_plan *plan, const tt__dnn_call *call) {
     const size_t weights = (size_t)(call->w_dim[0] * call->w_dim[1] * dnn_taps(call));
     const bool turns = dnn_turns_weight(call);
@@ -296,7 +296,7 @@ static tt_status dnn_enqueue_attention(tt__cuda_state *state, tt__dnn_use *use, 
                                                      "the kernel \"attention_stats\" of %s", state->name);
 }
 
-/* What is taken here is free for what is enqueued later. */
+/* Enqueue attention. Memory as in dnn_run_plan(). */
 static tt_status dnn_run_attention(tt__cuda_state *state, tt__dnn_use *use, tt__dnn_plan *plan,
                                    const tt__dnn_attention *call) {
     const size_t numbers = (size_t)(dnn_rows(call) + 3) / 4 * 4; /* of 16 bytes */

@@ -1,11 +1,11 @@
 /* Attention as a graph that cuDNN has fused kernels for. They are found by the graph's form: products, pointwise
- * functions and sums in the order in which NVIDIA's cudnn-frontend composes them. Scores are in no memory.
+ * functions and sums in the order in which NVIDIA's cudnn-frontend composes them. Scores are never stored.
  * tensor/reference/attention_loops.h says what is computed. */
 #include "tensor/cuda/libraries/cuda_dnn_graph.h"
 
 enum { MOST_OPERATIONS = 24, FIRST_UNNAMED = 1000 };
 
-/* What is being described. After a failure nothing more is made: what is asked for is NULL. */
+/* What is being described. After a failure nothing more is made: the functions return NULL. */
 typedef struct dnn_build {
     tt__dnn_use *use;
     tt__dnn_graph *graph;
@@ -57,7 +57,7 @@ static tt__dnn_object build_matrix(dnn_build *b, int m, int64_t rows, int64_t co
     return build_tensor(b, TT__DNN_MATRIX + m, b->type, dim[transposed], steps[transposed], 0);
 }
 
-/* What is in no memory. */
+/* An intermediate tensor, which is never stored. */
 static tt__dnn_object build_virtual(dnn_build *b, int type, const int64_t dim[4], const int64_t step[4]) {
     return build_tensor(b, FIRST_UNNAMED + b->graph->count, type, dim, step, TT__DNN_TENSOR_VIRTUAL);
 }
@@ -206,8 +206,8 @@ static tt__dnn_object build_shares(dnn_build *b, tt__dnn_object q, tt__dnn_objec
     return build_function(b, TT__DNN_EXP, build_hidden(b, less), NULL, build_scores(b, TT__DNN_FLOAT));
 }
 
-/* dq is the product itself: cuDNN then adds up in one order. With an f32 between them it would add parts as they come,
- * which is faster. */
+/* dq is the product itself: cuDNN then adds up in one order. With an f32 tensor in between it would be faster, but add
+ * parts as they come. */
 static void build_backward(dnn_build *b) {
     const tt__dnn_heads *h = b->heads;
     tt__dnn_object q = build_matrix(b, TT__DNN_Q, h->T, h->D, false), k = build_matrix(b, TT__DNN_K, h->S, h->D, true);

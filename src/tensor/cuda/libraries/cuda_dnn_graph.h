@@ -1,5 +1,5 @@
-/* Graphs that cuDNN is asked for, of the one operation that a convolution is, or of those that attention is made of;
- * and its plans for them. */
+/* Graphs of operations that are described to cuDNN (one operation for a convolution, many for attention), and its plans
+ * for them. */
 #ifndef TT_TENSOR_CUDA_CUDA_DNN_GRAPH_H
 #define TT_TENSOR_CUDA_CUDA_DNN_GRAPH_H
 
@@ -55,7 +55,7 @@ int tt__dnn_graph_of(tt__dnn_use *use, int n, const tt__dnn_object *operations, 
 /* End a graph's parts and itself. */
 void tt__dnn_graph_end(const tt__dnn_use *use, tt__dnn_graph *graph);
 
-/* ---- what a graph is of */
+/* ---- what a graph computes */
 
 /* What is made: of a convolution y, the gradient of x, or that of w; of an attention y and stats, or all gradients. */
 typedef enum tt__dnn_direction {
@@ -77,8 +77,8 @@ typedef struct tt__dnn_heads {
     int64_t step[TT__DNN_MATRICES][3];
 } tt__dnn_heads;
 
-/* All that a plan depends on; of pointers it is the alignment. No gaps: keys are compared as bytes. What an operation
- * has no use for is 0. */
+/* All that a plan depends on; of pointers that is their alignment. No gaps: keys are compared as bytes. What an
+ * operation doesn't use is 0. */
 typedef struct tt__dnn_key {
     int64_t direction, dtype;
     int64_t channels_last;
@@ -88,7 +88,7 @@ typedef struct tt__dnn_key {
     tt__dnn_heads heads;
 } tt__dnn_key;
 
-/* The tensors' names, which a call's pointers are given by. Matrix m of an attention is named TT__DNN_MATRIX + m. */
+/* The tensors' names, by which a call gives its pointers. Matrix m of an attention is named TT__DNN_MATRIX + m. */
 enum {
     TT__DNN_MATRIX = 1,
     TT__DNN_X = 'x',
@@ -104,20 +104,20 @@ enum {
 /* Describe attention: cuda_dnn_attention_graph.c. */
 int tt__dnn_attention_graph(tt__dnn_use *use, const tt__dnn_key *key, tt__dnn_graph *graph);
 
-/* Describe what the key says. After a failure, too, the parts are to be ended. */
+/* Describe what the key says. The caller ends the parts, also after a failure. */
 int tt__dnn_graph_begin(tt__dnn_use *use, const tt__dnn_key *key, tt__dnn_graph *graph);
 
 /* ---- plans (cuda_dnn_plan.c), kept for calls of the same sizes, layout and type */
 
 typedef struct tt__dnn_plan {
     tt__dnn_key key;
-    uint64_t used;               /* when, by the number of calls; 0: there is no plan here */
-    bool refused;                /* cuDNN has none that may be used */
+    uint64_t used;               /* number of the call that used it last; 0: there is no plan here */
+    bool refused;                /* cuDNN has no plan that may be used */
     tt__dnn_object config, plan; /* the plan reads its engine's configuration */
     size_t workspace;
 } tt__dnn_plan;
 
-/* A key has a place in one row, where the plan that was used least recently gives way. */
+/* A key's plan is in one row. In a full row the least recently used plan is replaced. */
 enum { TT__DNN_ROWS = 64, TT__DNN_PLANS_IN_ROW = 4 };
 
 typedef struct tt__dnn_plans {

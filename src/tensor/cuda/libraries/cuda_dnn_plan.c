@@ -10,8 +10,8 @@ enum { MOST_CONFIGS = 64, MOST_NOTES = 64 };
 /* A status of this kind means that cuDNN doesn't take what was described: bad parameters, or not supported. */
 static bool dnn_refuses(int status) { return status / 1000 == 2 || status / 1000 == 3; }
 
-/* A plan may use as much memory as a few copies of its tensors take, for other layouts of them. Backward of attention
- * adds up in one order by way of all gradients of scores, B H T S of them. */
+/* A plan may use as much memory as a few copies of its tensors, which it may need in other layouts. To add up in one
+ * order, backward of attention stores the gradients of all B H T S scores. */
 static int64_t dnn_most_workspace(const tt__dnn_key *key) {
     const int64_t *const dims[] = {key->x, key->y, key->w};
     int64_t elements = 0, size = key->dtype == TT_F64 ? 8 : key->dtype == TT_F32 ? 4 : 2;
@@ -50,7 +50,7 @@ static int dnn_notes(tt__dnn_use *use, tt__dnn_object config, uint64_t *notes) {
     return status;
 }
 
-/* Make a plan of a configuration, unless it can't be one or uses too much memory: *made = NULL. */
+/* Make a plan of a configuration. *made = NULL: it can't be one, or uses too much memory. */
 static void dnn_try_plan(tt__dnn_use *use, const tt__dnn_key *key, const tt__dnn_object *config, tt__dnn_object *made,
                          size_t *workspace) {
     const tt__dnn_attribute all[] = {{TT__DNN_PLAN_CONFIG, TT__DNN_AS_DESCRIPTOR, 1, config},
@@ -69,7 +69,7 @@ static void dnn_try_plan(tt__dnn_use *use, const tt__dnn_key *key, const tt__dnn
 
 /* ---- choosing ---- */
 
-/* Take the first of the configurations that may be used; it is the plan's then, and NULL in the list. */
+/* Move the first of the configurations that may be used from the list to the plan. */
 static int dnn_take_first(tt__dnn_use *use, tt__dnn_object *configs, int64_t count, tt__dnn_plan *plan) {
     for (int64_t i = 0; i < count && !plan->plan; i++) {
         uint64_t notes;
@@ -121,7 +121,7 @@ static void dnn_plan_end(const tt__dnn_use *use, tt__dnn_plan *plan) {
     memset(plan, 0, sizeof *plan);
 }
 
-/* No plan is no error. */
+/* Choose a plan; none is no error. */
 static int dnn_plan_begin(tt__dnn_use *use, tt__dnn_plan *plan) {
     static const int modes[] = {TT__DNN_HEUR_A, TT__DNN_HEUR_FALLBACK};
     tt__dnn_graph graph;

@@ -1,3 +1,4 @@
+/* Helpers for enqueuing kernels: walks over tensors, and errors. */
 #include "tensor/cuda/ops/cuda_ops.h"
 
 #include <string.h>

@@ -1,17 +1,17 @@
-/* A device's tables of functions: families of them, each in a file, cuda_ops_FAMILY.c, that puts them into the tables;
- * and what they are written with, which turns tensors into walks and plain pointers, and enqueues work. */
+/* A device's tables of kernels, which files of families (cuda_ops_FAMILY.c) fill; and their helpers, which turn tensors
+ * into walks and plain pointers, and enqueue work. */
 #ifndef TT_TENSOR_CUDA_CUDA_OPS_H
 #define TT_TENSOR_CUDA_CUDA_OPS_H
 
 #include "tensor/cuda/device/cuda_state.h"
 #include "tensor/kernels/kernels.h"
 
-/* Of all types of float, of integers, and of bool. */
+/* One table for all types of float, one for integers, and one for bool. */
 typedef struct tt__cuda_tables {
     tt__kernels floats, integers, booleans;
 } tt__cuda_tables;
 
-/* The families: what cuda_tables.c asks to fill the tables. */
+/* The families; cuda_tables.c asks each to fill the tables. */
 void tt__cuda_pointwise_ops(tt__cuda_tables *t);
 void tt__cuda_matmul_ops(tt__cuda_tables *t);
 void tt__cuda_optim_ops(tt__cuda_tables *t);
@@ -23,7 +23,7 @@ void tt__cuda_norm_ops(tt__cuda_tables *t);
 void tt__cuda_index_ops(tt__cuda_tables *t);
 void tt__cuda_rnn_ops(tt__cuda_tables *t);
 
-/* ---- what they are written with (cuda_enqueue.c) */
+/* ---- helpers of the families (cuda_enqueue.c) */
 
 /* Record a failure to enqueue kernel "sum" of x's type, if `error` is one. */
 tt_status tt__cuda_done(cudaError_t error, const tt_tensor *x, const char *kernel);

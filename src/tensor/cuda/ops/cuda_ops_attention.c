@@ -1,4 +1,4 @@
-/* Attention: by cuDNN where it takes it, else cuda_attention.cu. */
+/* Attention: by cuDNN if it supports the call, else by cuda_attention.cu. */
 #include "tensor/cuda/cuda_kernels_layers.h"
 #include "tensor/cuda/libraries/cuda_dnn.h"
 #include "tensor/cuda/ops/cuda_ops.h"
@@ -11,7 +11,7 @@ static tt__cuda_matrix attention_matrix(const tt_tensor *x) {
     return (tt__cuda_matrix){x->data, stride[0], stride[1]};
 }
 
-/* Matrices lie so far apart, from the innermost dimension of the batch on. */
+/* Bytes from one matrix to the next, along each dimension of the batch from the innermost on. */
 static void batch_steps(int64_t *step, const tt_tensor *x) {
     for (int d = 0, k = x ? x->shape.ndim - 3 : -1; k >= 0; d++, k--)
         step[d] = x->stride[k] * (int64_t)tt__cuda_element_size[x->dtype];
@@ -53,7 +53,7 @@ static void dnn_matrix(tt__dnn_attention *call, int m, const tt_tensor *x) {
     call->matrix[m] = x->data;
     for (int d = 2, k = x->shape.ndim - 2; d >= 0; d--, k--) {
         const int64_t size = k >= 0 ? x->shape.dim[k] : 1;
-        step[d] = size > 1 ? x->stride[k] : inner; /* that of a single one means nothing */
+        step[d] = size > 1 ? x->stride[k] : inner; /* with a size of 1 the stride means nothing */
         inner = step[d] * size;
     }
 }
@@ -80,7 +80,7 @@ static bool dnn_may_attend(const tt__attention *in) {
     return (in->q->dtype == TT_F16 || in->q->dtype == TT_BF16) && !in->mask && in->q->shape.ndim <= 4;
 }
 
-/* TT_ERR_UNSUPPORTED, without a recorded error: our own kernels are to do it. */
+/* TT_ERR_UNSUPPORTED, without a recorded error: use our own kernels. */
 static tt_status attention_by_dnn(tt_tensor *y, tt_tensor *stats, const tt__attention *in) {
     if (!dnn_may_attend(in))
         return TT_ERR_UNSUPPORTED;

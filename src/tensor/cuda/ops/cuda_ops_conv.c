@@ -59,7 +59,7 @@ static tt_status conv_by_dnn(tt__dnn_direction direction, const tt_tensor *x, co
     return tt__dnn_convolve(tt__cuda_of(x), &call);
 }
 
-/* A sum is rounded to its type before the bias is added, and once more then, as with PyTorch. */
+/* A sum is rounded to its type before the bias is added, and again after it, as in PyTorch. */
 static tt_status cuda_add_bias(tt_tensor *y, const tt_tensor *bias) {
     const tt__cuda_image image = cuda_image_of(y);
     TT__CUDA_ENQUEUE(y, "conv2d_add_bias", tt__cuda_conv2d_add_bias(stream, y->dtype, &image, bias->data));
@@ -108,7 +108,7 @@ static tt_status own_conv2d_backward_weight(tt_tensor *dw, tt_tensor *db, const 
     return status;
 }
 
-/* ---- the one or the other ---- */
+/* ---- cuDNN, else our own kernels ---- */
 
 static tt_status cuda_conv2d(tt_tensor *y, const tt_tensor *x, const tt_tensor *w, const tt_tensor *bias,
                              const tt__conv *conv) {

@@ -76,7 +76,7 @@ static tt_status cuda_index_add(tt_tensor *y, const tt_tensor *x, int dim, const
     return status;
 }
 
-/* One line alone is added to as by index_add, whose work more threads share. */
+/* A single line is left to index_add, whose work more threads share. */
 static tt_status cuda_scatter_add(tt_tensor *y, const tt_tensor *x, int dim, const tt_tensor *index) {
     if (index->numel == index->shape.dim[dim]) {
         tt_tensor places = *index, from = shaped_as(x, index, dim, x->stride[dim]);

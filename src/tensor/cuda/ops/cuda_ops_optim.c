@@ -12,7 +12,7 @@ static tt__cuda_step cuda_step_of(const tt__update *u) {
     return step;
 }
 
-/* A rule that the device lacks is none of its failures. */
+/* A rule that the device lacks is not recorded as an error. */
 static tt_status step_done(cudaError_t error, const tt_tensor *p, const char *kernel) {
     return error == cudaErrorNotSupported ? TT_ERR_UNSUPPORTED : tt__cuda_done(error, p, kernel);
 }

@@ -86,7 +86,7 @@ static tt_status cuda_where(tt_tensor *y, const tt_tensor *condition, const tt_t
     TT__CUDA_ENQUEUE(y, "where", tt__cuda_where(stream, tt__cuda_element_size[y->dtype], &w));
 }
 
-/* The bits of an element made of a number, as kernels convert: integers are cut. */
+/* The bits of a number as an element, converted as kernels do: integers are truncated. */
 static uint64_t element_bits(tt_dtype dtype, double value) {
     float single = (float)value;
     uint64_t bits = 0;

@@ -143,7 +143,7 @@ static tt_tensor result_shaped_as(const tt_tensor *y, const tt_tensor *lines) {
     return shaped;
 }
 
-/* Of y or its gradient, and of the index, contiguous; and of x or its gradient. */
+/* Lines of y or its gradient and of index, which are contiguous, and of x or its gradient. */
 static tt__cuda_extreme_lines lines_of(const tt_tensor *y, const tt_tensor *index, const tt_tensor *x, int dim) {
     const tt_tensor lines = without_dim(x, dim), values = result_shaped_as(y, &lines),
                     indices = result_shaped_as(index, &lines);

@@ -1,3 +1,4 @@
+/* The tables of kernels by dtype, filled once by the families. */
 #include "tensor/cuda/ops/cuda_ops.h"
 
 static tt__cuda_tables tables;
