@@ -59,7 +59,8 @@ class Launcher:
         argv = [TUTTI, "run", "--nproc-per-node=2", f"--grace-period={LONG}", *flags, *program]
         # The search for leaks at the end of a process waits forever if it is continued (SIGCONT) as that stops it.
         leaks = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
-        env = dict(os.environ, ASAN_OPTIONS=leaks, E_EPOCHS="1000000", E_QUIET="1", E_PACE_MS="1", OMP_NUM_THREADS="1", TT_LOG="debug")
+        env = dict(os.environ, ASAN_OPTIONS=leaks, E_EPOCHS="1000000", E_QUIET="1", E_PACE_MS="1", OMP_NUM_THREADS="1",
+                   TT_LOG="debug")
         self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=folder, env=env,
                                         stderr=subprocess.PIPE, text=True, **(how or {"process_group": 0}))
         self.said, self.lines = [], queue.Queue()
