@@ -24,9 +24,12 @@ def main(log, name, *command):
     _, status, usage = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     line = f"{name}\t{time.monotonic() - began:.2f}\t{usage.ru_utime + usage.ru_stime:.2f}\t{code}\n"
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.write(descriptor, line.encode())
-    os.close(descriptor)
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.write(descriptor, line.encode())
+        os.close(descriptor)
+    except OSError as error:  # of another user's build: the test's own verdict counts
+        print(f"timed.py: {log}: {error}", file=sys.stderr)
     return code if code >= 0 else 128 - code
 
 
