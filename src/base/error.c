@@ -25,8 +25,8 @@ static _Thread_local struct {
 
 static _Thread_local const tt__saved_error *reason; /* tt__error_save_reason(); NULL: none */
 
-/* What this process has put into the error file for the launcher: nothing; a failure that another rank caused; a
- * failure of its own; or an error that tt_clear_error() has settled since. */
+/* The launcher's error file holds nothing yet, a failure that another rank caused, a failure of this process, or an
+ * error that tt_clear_error() has settled since. */
 static _Atomic enum { LEFT_NOTHING, LEFT_CONSEQUENCE, LEFT_CAUSE, LEFT_HANDLED } left;
 
 static const char *const status_names[] = {

@@ -1,4 +1,4 @@
-/* What a checkpoint's file has: tensors, and the progress of training as metadata.
+/* The entries of a checkpoint's file: tensors, and the progress of training as metadata.
  *
  * The tensors of the model have their own names. Those of the optimizer, the scheduler, the averages, the loader, the
  * generator, the gradient scaler, and those that the program adds, have a prefix for each. */

@@ -331,7 +331,7 @@ static tt_status tune_run(tt_group *group, const void *settings_) {
     return status;
 }
 
-/* Sizes ascend, as those of rules do. */
+/* Check that the sizes ascend, as the limits in a table of rules do. */
 static tt_status check_tune_sizes(const tt__bench_flags *f) {
     for (int i = 1; i < f->size_count; i++)
         if (f->sizes[i] <= f->sizes[i - 1])

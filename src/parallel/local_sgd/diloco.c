@@ -61,7 +61,7 @@ typedef struct outer_pass {
 OUTER_LOOPS(float, f32)
 OUTER_LOOPS(double, f64)
 
-/* Where a parameter's delta is computed: in its bucket, if that is on the host and has the state's type; else in the
+/* Return the memory for a parameter's delta: its bucket, if that is on the host and has the state's type, else the
  * scratch memory. */
 static tt_tensor *delta_of(const diloco *d, size_t i) {
     tt_tensor *view = d->base.flat.entries[i].view, *anchor = d->base.slots[ANCHOR].views[i];

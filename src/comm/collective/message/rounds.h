@@ -92,8 +92,8 @@ tt__operand tt__operand_of(const tt_work *work);
 
 /* ---- partial results
  *
- * What ranks exchange where an algorithm joins step by step instead of bringing all ranks' elements, the leaves, to one
- * place. To end with the same bits, leaves are scaled (averages) and widened (f16, bf16 to f32) first, then only
+ * Ranks exchange these if an algorithm joins step by step. (Others bring all ranks' elements, the leaves, to one
+ * place.) To end with the same bits, leaves are scaled (averages) and widened (f16, bf16 to f32) first, then only
  * joined, and rounded once at the end. The arithmetic is that of reduce_tree.h. */
 
 typedef struct tt__partial {
