@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/text/json.h"
-#include "comm/collective/algorithms.h"
+#include "comm/collective/choose.h"
 #include "launch/local/report.h"
 
 #include <stdlib.h>
