@@ -5,7 +5,7 @@
 #include "data/files/whole_file.h"
 #include "data/images/image.h"
 #include "tensor/core/tensor.h"
-#include "tensor/shape/host_copy.h"
+#include "tensor/shape/copy.h"
 
 #include <tutti/datasets.h>
 
