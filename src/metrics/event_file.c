@@ -3,7 +3,6 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/text/plain_text.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include "base/files/atomic_file.h"
 #include "base/text/json.h"
 #include "comm/collective/choose.h"
-#include "launch/local/report.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 /* Picture files as tensors: reading JPEG and PNG, writing PNG. */
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "data/files/whole_file.h"
