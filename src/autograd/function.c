@@ -1,7 +1,6 @@
 /* Operators of a user's own, whose forward and backward functions are called with the node. */
 #include "autograd/record.h"
 #include "base/error.h"
-#include "tensor/core/pool.h"
 
 #include <limits.h>
 #include <string.h>

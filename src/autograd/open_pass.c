@@ -1,7 +1,6 @@
 /* Open passes: which node is next, and whose gradients are awaited. backward.c walks them. */
 #include "autograd/backward.h"
 
-#include "autograd/leaf.h"
 #include "base/error.h"
 
 #include <inttypes.h>

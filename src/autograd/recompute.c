@@ -5,7 +5,6 @@
  * stand for them in an inner pass. Inputs that are leaves themselves, such as parameters, collect their gradients in
  * that inner pass; the node's edges to them tell the outer pass and tt_reachable_leaves() that they are used here. */
 #include "autograd/record.h"
-#include "base/args.h"
 #include "base/error.h"
 #include "base/process/threads.h"
 #include "tensor/core/pool.h"

@@ -7,7 +7,7 @@
 #ifndef TT_CHECKPOINT_ARCHIVE_H
 #define TT_CHECKPOINT_ARCHIVE_H
 
-#include "zip/zip_read.h"
+#include "zip/zip.h"
 
 typedef struct tt__archive_record {
     const char *name; /* without the folder; borrowed from the archive */

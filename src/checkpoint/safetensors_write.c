@@ -9,7 +9,7 @@
 #include "base/text/plain_text.h"
 #include "checkpoint/safetensors.h"
 #include "tensor/core/named_tensors.h"
-#include "tensor/shape/host_copy.h"
+#include "tensor/shape/copy.h"
 
 typedef struct item {
     const char *name;

@@ -6,8 +6,8 @@
 #include "checkpoint/torch_types.h"
 #include "checkpoint/value.h"
 #include "tensor/core/tensor.h"
-#include "tensor/shape/host_copy.h"
-#include "zip/zip_write.h"
+#include "tensor/shape/copy.h"
+#include "zip/zip.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -58,7 +58,4 @@ const char *tt__value_describe(const tt_value *v, char *text, size_t size);
 /* Compare keys of a dict: numbers first, then strings. */
 int tt__value_compare_keys(const tt_value *a, const tt_value *b);
 
-/* Free what tt_value_tensors() made; NULL is allowed. */
-void tt__value_names_free(struct tt__value_names *names);
-
 #endif

@@ -1,5 +1,4 @@
 /* tutti store: serve a key-value store until a signal comes. */
-#include "base/error.h"
 #include "base/log.h"
 #include "base/text/parse.h"
 #include "cli/cli.h"

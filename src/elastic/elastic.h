@@ -1,5 +1,5 @@
-/* The inside of an elastic job. Its floors: restore.c > elastic.c > next_round.c, state_parts.c >
- * standing_record.c, stop_wish.c. */
+/* The inside of an elastic job. Its floors: restore.c > elastic.c > state_parts.c > standing_record.c,
+ * stop_wish.c. */
 #ifndef TT_ELASTIC_ELASTIC_H
 #define TT_ELASTIC_ELASTIC_H
 
@@ -87,7 +87,7 @@ int tt__standing_record_receive(int socket, tt__job_packet *packet, int ms);
 
 void tt__standing_record_close(tt__standing_record *standing);
 
-/* ---- next_round.c: the next round, as the launcher tells it (net/job/job_socket.h) */
+/* ---- the next round, as the launcher tells it (net/job/job_socket.h) */
 
 /* A round, as the launcher tells it. */
 typedef struct tt__round_news {

@@ -10,8 +10,6 @@
 #include "base/error.h"
 #include "base/random_bytes.h"
 #include "comm/group.h"
-#include "comm/record/recovery.h"
-#include "net/secure/secret.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

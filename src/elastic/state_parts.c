@@ -3,7 +3,6 @@
  * else. */
 #include "elastic/elastic.h"
 
-#include "base/args.h"
 #include "base/error.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #include "metrics/event_file.h"
 
 #include "base/bytes.h"
+#include "base/dtype.h"
 #include "base/error.h"
-#include "base/text/plain_text.h"
 
 #include <math.h>
 #include <string.h>
@@ -284,12 +284,6 @@ static int take_field(tt__span *message, wire_field *f) {
     return 1;
 }
 
-static double float_of(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 static double double_of(uint64_t bits) {
     double x;
     memcpy(&x, &bits, sizeof x);
@@ -348,7 +342,7 @@ static tt_status event_read_value(event_reader *r, tt__span message, tt__scalar_
             tag = f.bytes;
         } else if (is_field(&f, TT__VALUE_SIMPLE, TT__WIRE_32)) {
             is_scalar = true;
-            point.value = float_of((uint32_t)f.number);
+            point.value = (double)tt__float_of_bits((uint32_t)f.number);
         } else if (!is_field(&f, TT__VALUE_HISTOGRAM, TT__WIRE_BYTES) &&
                    !is_field(&f, TT__VALUE_METADATA, TT__WIRE_BYTES) && !event_is_text(&f)) {
             return event_is_foreign(r, "Summary.Value", &f);

@@ -68,7 +68,7 @@ tt_status tt__log_read_file(tt__scalar_log *log, const char *path);
  * its CSV files. Folders inside are other runs, and left alone. TT_ERR_NOT_FOUND: there is neither. */
 tt_status tt__log_read_folder(tt__scalar_log *log, const char *path);
 
-/* ---- comma-separated values, RFC 4180 (scalar_csv.c) ---- */
+/* ---- comma-separated values, RFC 4180 ---- */
 
 /* Replace what is in `line` by the names of the columns / by a scalar's line. */
 void tt__csv_encode_header(tt__bytes *line);

@@ -5,7 +5,6 @@
 #include "base/text/parse.h"
 #include "models/causal_lm.h"
 #include "nn/module.h"
-#include "tensor/ops/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/text/json.h"
-#include "base/text/parse.h"
 #include "data/files/whole_file.h"
 #include "models/causal_lm.h"
 

@@ -6,7 +6,7 @@
 #include "parallel/ddp/ddp.h"
 #include "parallel/sync_batch_norm.h"
 #include "tensor/core/tensor.h"
-#include "tensor/shape/host_copy.h"
+#include "tensor/shape/copy.h"
 
 #include <tutti/elastic.h>
 #include <tutti/elastic_training.h>

@@ -10,12 +10,11 @@
  *   1  joins them in the tree's order, rounds; all_gather_v
  * Sent a rank: (W-1)/W (P w + n) bytes: P partials, at most 2 log2 V, of w bytes (those of the bucket, n; of 16-bit
  * floats 2 n). */
-#include "reducer/shard_sums.h"
+#include "reducer/reducer.h"
 
 #include "base/error.h"
 #include "comm/group.h"
 #include "comm/reduce/reduce_tree.h"
-#include "reducer/reducer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  *   live.c                             the list of this process's workers
  *   landing_memory.c                   memory that large parts are received into
  *   rpc_value.c                        values
- *   future.c, future_chains.c          futures; then() and collect_all()
+ *   future.c                           futures; then() and collect_all()
  *   encode.c, decode.c                 write values into packets, and read them
  *   sending.c                          what is known of the other workers; send them packets and parts, in order
  *   references.c                       references, and the counts that owners keep

@@ -1,6 +1,5 @@
 /* A run whose ranks survive the loss of others. All its state is registered. It commits after each step, and after a
  * loss goes on from the last commit, so an evaluation after that step, as at an epoch's end, is done again. */
-#include "base/args.h"
 #include "base/error.h"
 #include "data/loader/loader.h"
 #include "trainer/run_state.h"

@@ -1,4 +1,4 @@
-#include "zip/zip_read.h"
+#include "zip/zip.h"
 
 #include "base/error.h"
 #include "base/files/fd.h"

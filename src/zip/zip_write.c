@@ -5,7 +5,7 @@
  *   [the same end in 64 bits, where 32 don't hold an offset or 16 a count] end of the directory
  *
  * A size or an offset of 4 GiB or more is 0xffffffff in its header, and stands in the extra field 1. */
-#include "zip/zip_write.h"
+#include "zip/zip.h"
 
 #include <string.h>
 #include <zlib.h>

@@ -3,7 +3,7 @@
 #include "support/hosts.h"
 #include "support/ranks.h"
 
-#include "comm/collective/algorithms.h"
+#include "comm/collective/choose.h"
 
 #include <sys/mman.h>
 

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/text/format.h"
-#include "comm/collective/algorithms.h"
+#include "comm/collective/choose.h"
 #include "comm/op.h"
 
 #include <stdio.h>

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/text/parse.h"
 
 #include <stdlib.h>
 #include <string.h>

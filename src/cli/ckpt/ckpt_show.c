@@ -7,7 +7,7 @@
 #include "base/text/plain_text.h"
 #include "checkpoint/entries.h"
 #include "cli/cli.h"
-#include "tensor/shape/host_copy.h"
+#include "tensor/shape/copy.h"
 
 #include <inttypes.h>
 #include <math.h>

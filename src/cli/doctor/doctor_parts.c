@@ -3,7 +3,6 @@
  * libraries, which a child process loads. */
 #include "cli/doctor/doctor.h"
 
-#include "base/error.h"
 #include "base/files/nvidia_library.h"
 #include "base/files/object_path.h"
 #include "base/text/format.h"

@@ -1,11 +1,9 @@
 /* Which rank this process would be, and whether it could meet the others. */
 #include "cli/doctor/doctor.h"
 
-#include "base/error.h"
 #include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "net/net.h"
-#include "net/secure/secret.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,9 +1,7 @@
 /* tutti top: the present calls of a job's ranks, also of those that hang or are dead. */
 #include "base/error.h"
-#include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
-#include "base/text/format.h"
 #include "base/text/parse.h"
 #include "base/text/plain_text.h"
 #include "cli/cli.h"

@@ -4,8 +4,6 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
-#include "launch/local/report.h"
-#include "launch/local/terminal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,8 +4,7 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/text/json.h"
-#include "comm/collective/algorithms.h"
-#include "launch/local/report.h"
+#include "comm/collective/choose.h"
 
 #include <stdlib.h>
 #include <string.h>

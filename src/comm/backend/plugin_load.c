@@ -4,35 +4,15 @@
 #include "base/args.h"
 #include "base/error.h"
 #include "base/files/object_path.h"
-#include "base/text/format.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static tt_status host_fail(tt_status status, const char *format, ...) {
-    char text[TT__ERROR_TEXT_SIZE];
-    va_list arguments;
-    va_start(arguments, format);
-    tt__vformat(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return tt__fail(status, "%s", text);
-}
-
-static void log_line(tt_log_level level, const char *format, ...) {
-    char text[TT__ERROR_TEXT_SIZE];
-    va_list arguments;
-    va_start(arguments, format);
-    tt__vformat(text, sizeof text, format, arguments);
-    va_end(arguments);
-    tt__log(level, "%s", text);
-}
 
 /* What the library offers plug-ins. */
 static const tt_backend_host backend_host = {
@@ -40,8 +20,8 @@ static const tt_backend_host backend_host = {
     .size = sizeof(tt_backend_host),
     .call_size = sizeof(tt_call),
     .member_size = sizeof(tt_backend_member),
-    .fail = host_fail,
-    .log = log_line,
+    .fail = tt__fail,
+    .log = tt__log,
     .last_error = tt_last_error,
     .dtype_size = tt_dtype_size,
     .dtype_name = tt_dtype_name,

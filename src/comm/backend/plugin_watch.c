@@ -1,7 +1,6 @@
 /* The thread that advances calls on a device. No other thread waits for such a call; the program may wait for the
  * device, and the device for a rank that is gone. Only this thread would notice, and abort the call so that the device
  * goes on. */
-#include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
 #include "comm/backend/plugin.h"

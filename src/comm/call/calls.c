@@ -3,7 +3,6 @@
 #include "comm/call/call.h"
 #include "comm/group.h"
 #include "comm/in_callback.h"
-#include "comm/op.h"
 #include "comm/rankset.h"
 
 #include <stdlib.h>

@@ -21,7 +21,13 @@
 #ifndef TT_COMM_COLLECTIVE_CHOOSE_H
 #define TT_COMM_COLLECTIVE_CHOOSE_H
 
+#include "comm/native_group.h"
+#include "comm/op.h"
 #include "comm/work.h"
+
+/* All algorithms. On shared memory the first that serves is taken. */
+extern const tt__algorithm *const tt__algorithms[];
+extern const size_t tt__algorithm_count;
 
 enum { TT__RULES = 512 };
 
@@ -69,5 +75,13 @@ uint32_t tt__hosts_of(const tt_group *group);
 
 /* Return the table that is built in. */
 const char *tt__tuning_default(void);
+
+/* Return an algorithm's number in the table, from 1, for the recorder; the name for a number, "?" for none. */
+uint8_t tt__algorithm_number(const tt__algorithm *algorithm);
+const char *tt__algorithm_name(uint8_t number);
+
+/* Set what the work publishes with its arrival word, by the same rule on all ranks. room: TT__INLINE_MAX bytes,
+ * aligned, where a payload may be put together; the caller keeps them until the call is published. */
+void tt__offer_of(const tt_work *work, tt__offer *offer, void *room);
 
 #endif

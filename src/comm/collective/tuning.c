@@ -4,7 +4,6 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/files/fd.h"
-#include "comm/collective/algorithms.h"
 #include "comm/op.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* Posting and cancelling messages. */
-#include "base/error.h"
 #include "base/machine/clock.h"
 #include "comm/message/message_parts.h"
 

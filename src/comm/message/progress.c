@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/machine/clock.h"
-#include "base/process/threads.h"
 
 #include <stdio.h>
 #include <sys/epoll.h>

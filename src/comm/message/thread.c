@@ -1,7 +1,6 @@
 /* The engine's own thread. It leaves the links to a caller that waits, and for a moment after a caller has read them,
  * since the next call is likely to come soon. The moment is shorter, or none, if the caller left something under way
  * (tt__messages_leave(), tt__messages_leave_soon()). */
-#include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
 #include "comm/message/message_parts.h"

@@ -8,7 +8,6 @@
 #include "comm/native/native.h"
 
 #include "base/error.h"
-#include "comm/collective/algorithms.h"
 #include "comm/op.h"
 #include "comm/record/call_record.h"
 #include "comm/shared/arrival.h"

@@ -1,12 +1,10 @@
 /* The native engine: a process joins a job and shares memory with the ranks of its host; the end of its groups. */
 #include "comm/native/native.h"
 
-#include "base/args.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/fork.h"
 #include "base/process/limits.h"
-#include "comm/collective/choose.h"
 #include "comm/record/crash_watch.h"
 #include "comm/record/recovery.h"
 #include "comm/shared/placement.h"

@@ -5,7 +5,6 @@
  * first rank. tt_new_group() is a split with one color, whose keys follow its list. */
 #include "comm/native/native.h"
 
-#include "base/args.h"
 #include "base/error.h"
 #include "comm/group.h"
 

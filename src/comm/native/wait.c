@@ -3,7 +3,6 @@
  * and in between advances the process's other works: ranks that wait for those may be the ones it waits for. */
 #include "comm/native/native.h"
 
-#include "base/error.h"
 #include "base/machine/clock.h"
 #include "comm/shared/arrival.h"
 #include "comm/shared/doorbell.h"

@@ -1,7 +1,5 @@
 #include "comm/shared/placement.h"
 
-#include "base/error.h"
-
 #include <dlfcn.h>
 #include <hwloc.h>
 #include <pthread.h>

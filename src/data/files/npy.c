@@ -7,7 +7,7 @@
 #include "data/files/source.h"
 #include "data/files/whole_file.h"
 #include "tensor/core/tensor.h"
-#include "tensor/shape/host_copy.h"
+#include "tensor/shape/copy.h"
 
 #include <tutti/datasets.h>
 

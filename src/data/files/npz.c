@@ -7,9 +7,8 @@
 #include "data/files/whole_file.h"
 #include "tensor/core/named_tensors.h"
 #include "tensor/core/tensor.h"
-#include "tensor/shape/host_copy.h"
-#include "zip/zip_read.h"
-#include "zip/zip_write.h"
+#include "tensor/shape/copy.h"
+#include "zip/zip.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "base/files/atomic_file.h"
 #include "base/files/fd.h"
 #include "tensor/core/tensor.h"
-#include "tensor/shape/host_copy.h"
+#include "tensor/shape/copy.h"
 
 #include <tutti/datasets.h>
 

@@ -1,11 +1,10 @@
 /* Picture files as tensors: reading JPEG and PNG, writing PNG. */
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "data/files/whole_file.h"
 #include "data/images/image.h"
 #include "tensor/core/tensor.h"
-#include "tensor/shape/host_copy.h"
+#include "tensor/shape/copy.h"
 
 #include <tutti/datasets.h>
 

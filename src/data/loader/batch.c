@@ -1,4 +1,4 @@
-#include "data/loader/batch.h"
+#include "data/loader/loader.h"
 
 #include "base/error.h"
 #include "tensor/core/tensor.h"

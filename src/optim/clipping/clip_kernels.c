@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define TT__RULE_LOOP "optim/clipping/clip_loop.h"
-#include "optim/rules/rule_types.h"
+#include "tensor/rules/each_real.h"
 
 #define CLIP_KERNELS(type)                                                                                         \
     {                                                                                                              \

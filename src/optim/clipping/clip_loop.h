@@ -1,4 +1,4 @@
-/* Measuring, scaling and clamping for one element type: see rule_types.h. */
+/* Measuring, scaling and clamping for one element type: see tensor/rules/each_real.h. */
 
 /* Sums run in eight lanes, which are added up at the end. */
 static double NAME(sum_of_squares)(const void *at, int64_t n) {

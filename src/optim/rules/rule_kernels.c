@@ -1,26 +1,8 @@
 /* The rules' loops on the host. This file is compiled once for each instruction set: base/machine/cpu.h. */
 #include "optim/rules/rule.h"
 
-#define TT__RULE_LOOP "tensor/rules/sgd_loop.h"
-#include "optim/rules/rule_types.h"
-
-#define TT__RULE_LOOP "tensor/rules/adam_loop.h"
-#include "optim/rules/rule_types.h"
-
-#define TT__RULE_LOOP "tensor/rules/sparse_adam_loop.h"
-#include "optim/rules/rule_types.h"
-
-#define TT__RULE_LOOP "tensor/rules/lamb_loop.h"
-#include "optim/rules/rule_types.h"
-
-#define TT__RULE_LOOP "tensor/rules/adagrad_loop.h"
-#include "optim/rules/rule_types.h"
-
-#define TT__RULE_LOOP "tensor/rules/adadelta_loop.h"
-#include "optim/rules/rule_types.h"
-
-#define TT__RULE_LOOP "tensor/rules/rmsprop_loop.h"
-#include "optim/rules/rule_types.h"
+#define TT__RULE_LOOP "tensor/rules/rule_loops.h"
+#include "tensor/rules/each_real.h"
 
 #define RULE_KERNELS(name) \
     const tt__rule_kernels TT__LEVEL_NAME(tt__##name##_kernels) = {.f32 = name##_f32, .f64 = name##_f64};

@@ -20,7 +20,6 @@
 #include "comm/group.h"
 #include "parallel/carried.h"
 #include "parallel/device_peers.h"
-#include "reducer/text_agreement.h"
 #include "tensor/device/device.h"
 #include "tensor/ops/ops.h"
 

@@ -1,7 +1,7 @@
 /* Virtual ranks: each rank does the passes of several shards in a step, one after the other, and gets the bits that as
  * many ranks as there are shards would get.
  *
- * A shard has gradients of its own, which go into the sums (reducer/shard_sums.h) as its pass makes them, so that the
+ * A shard has gradients of its own, which go into the sums (reducer/shard_sums.c) as its pass makes them, so that the
  * last pass overlaps with the exchange. It has its own random numbers, and begins with the buffers of the step's
  * beginning. Passes that average nothing (tt_ddp_set_sync()) add to a shard's gradients before the pass that ends it.
  * After a step all ranks have shard 0's buffers. */
@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "nn/module.h"
 #include "parallel/ddp/ddp_state.h"
-#include "reducer/shard_sums.h"
+#include "reducer/reducer.h"
 #include "tensor/core/tensor.h"
 
 struct tt__ddp_shards {

@@ -2,7 +2,6 @@
 #include "parallel/ddp/ddp_state.h"
 
 #include "autograd/leaf.h"
-#include "base/args.h"
 #include "base/error.h"
 #include "comm/group.h"
 #include "tensor/core/tensor.h"

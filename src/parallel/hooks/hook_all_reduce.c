@@ -1,5 +1,4 @@
 /* Hooks that are one all-reduce: of the gradients as they are, and of gradients in 16 bits. */
-#include "base/args.h"
 #include "base/error.h"
 #include "parallel/hooks/comm_hook.h"
 #include "reducer/reducer.h"

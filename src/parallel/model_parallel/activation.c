@@ -9,7 +9,6 @@
  * The sender chooses the gradient's tag, another one for each activation, so that gradients may come in any order.
  * Memory for a gradient waits for it, so a receiver can send it whatever the sender does meanwhile. */
 #include "autograd/backward.h"
-#include "autograd/leaf.h"
 #include "autograd/node.h"
 #include "autograd/record.h"
 #include "base/args.h"

@@ -5,9 +5,9 @@
 #include "comm/group.h"
 #include "nn/module.h"
 #include "parallel/pipeline/pipeline_own.h"
-#include "parallel/value_hash.h"
 #include "reducer/text_agreement.h"
 #include "tensor/core/tensor.h"
+#include "tensor/shape/copy.h"
 
 #include <inttypes.h>
 #include <stdio.h>

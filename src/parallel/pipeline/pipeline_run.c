@@ -1,5 +1,4 @@
 /* A step of one rank: runs its list of actions, one after the other. Each micro-batch has a scope of its own. */
-#include "base/args.h"
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "parallel/pipeline/pipeline_own.h"

@@ -1,5 +1,4 @@
 /* Times of the last step: shares of time, and a trace in Chrome's format, which Perfetto reads. */
-#include "base/args.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/text/format.h"

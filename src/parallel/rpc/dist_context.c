@@ -1,8 +1,6 @@
 /* Contexts of distributed autograd on a worker: begun, met, found, ended, and ended for lost workers (dist.h). */
-#include "autograd/leaf.h"
 #include "base/error.h"
 #include "base/random_bytes.h"
-#include "net/secure/secret.h"
 #include "parallel/rpc/dist.h"
 #include "tensor/ops/ops.h"
 

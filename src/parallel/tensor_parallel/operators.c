@@ -6,7 +6,6 @@
  *   scatter  y (R,C/n) = columns of x (R,C)   dx = columns of all ranks' dy
  *   gather   y (R,nC) = columns of all ranks  dx = this rank's columns of dy */
 #include "autograd/record.h"
-#include "base/args.h"
 #include "base/error.h"
 #include "parallel/tensor_parallel/tensor_parallel.h"
 #include "tensor/core/tensor.h"

@@ -8,9 +8,9 @@
 #include "nn/initial.h"
 #include "nn/module.h"
 #include "parallel/tensor_parallel/tensor_parallel.h"
-#include "parallel/value_hash.h"
 #include "reducer/text_agreement.h"
 #include "tensor/ops/ops.h"
+#include "tensor/shape/copy.h"
 
 void tt__sharded_destroy(tt_module *self) { free(tt_module_user(self)); }
 

@@ -1,5 +1,4 @@
 /* Where the parameters of a sharded optimizer lie, and their slices. */
-#include "autograd/backward.h"
 #include "autograd/leaf.h"
 #include "base/error.h"
 #include "comm/group.h"

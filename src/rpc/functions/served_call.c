@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/random_bytes.h"
-#include "net/secure/secret.h"
 #include "rpc/references/references.h"
 #include "rpc/values/rpc_value.h"
 

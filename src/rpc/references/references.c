@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "comm/group.h"
 #include "rpc/calls/sending.h"
-#include "rpc/values/rpc_value.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/random_bytes.h"
-#include "net/secure/secret.h"
 #include "rpc/calls/calling.h"
 #include "rpc/calls/sending.h"
 #include "rpc/functions/served_call.h"

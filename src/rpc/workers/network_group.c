@@ -5,7 +5,6 @@
 #include "base/machine/clock.h"
 #include "comm/native/native.h"
 #include "comm/shared/doorbell.h"
-#include "comm/shared/placement.h"
 #include "comm/watch/verdicts.h"
 #include "rpc/workers/network.h"
 

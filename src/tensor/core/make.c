@@ -1,5 +1,4 @@
 /* New tensors: filled with one value, copied from an array, steps of equal size, the unit matrix. */
-#include "base/error.h"
 #include "tensor/ops/ops.h"
 
 #include <inttypes.h>

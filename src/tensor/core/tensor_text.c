@@ -1,6 +1,5 @@
 /* Tensors as PyTorch prints them: four digits, as powers of ten where magnitudes differ by more than a thousand; beyond
  * a thousand elements only the first and last three of each dimension; lines of 80 columns. */
-#include "base/error.h"
 #include "base/text/format.h"
 #include "tensor/core/element.h"
 #include "tensor/core/tensor.h"

@@ -1,6 +1,5 @@
 /* The device "cpu": a table of the kernels that are faster than the plain loops, which do the rest. */
 #include "tensor/cpu/cpu_kernels.h"
-#include "tensor/cpu/half/cpu_half.h"
 #include "tensor/cpu/half/wide.h"
 #include "tensor/cpu/onednn/onednn.h"
 

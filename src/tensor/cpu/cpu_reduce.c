@@ -5,7 +5,6 @@
 #include "tensor/core/pool.h"
 #include "tensor/cpu/levels.h"
 #include "tensor/device/parallel.h"
-#include "tensor/shape/iter.h"
 
 enum { BLOCK = 1 << 18, COLUMNS = 512 };
 

@@ -2,21 +2,10 @@
 #ifndef TT_TENSOR_CPU_MATH_F32_H
 #define TT_TENSOR_CPU_MATH_F32_H
 
+#include "base/dtype.h"
+
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
-
-static inline float float_of_bits(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static inline uint32_t bits_of_float(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
 
 /* e^x = 2^n e^r: x = n ln 2 + r, |r| <= ln 2 / 2. Return e^r, by Cephes' polynomial, and n. Adding 1.5 * 2^23 rounds to
  * an integer and leaves it in the low bits of the sum. */
@@ -30,7 +19,7 @@ static inline float exp_parts(float x, uint32_t *n) {
     p = fmaf(p, r, 4.1665795894e-2f);
     p = fmaf(p, r, 1.6666665459e-1f);
     p = fmaf(p, r, 5.0000001201e-1f);
-    *n = bits_of_float(t) - 0x4B400000u;
+    *n = tt__bits_of_float(t) - 0x4B400000u;
     return fmaf(p * r, r, r) + 1.0f;
 }
 
@@ -38,7 +27,7 @@ static inline float exp_parts(float x, uint32_t *n) {
 static inline float exp_f32(float x) {
     uint32_t n;
     float p = exp_parts(x < -87.3f ? -87.3f : x, &n);
-    return x < -87.3f ? 0.0f : p * float_of_bits((n + 127u) << 23);
+    return x < -87.3f ? 0.0f : p * tt__float_of_bits((n + 127u) << 23);
 }
 
 /* e^x for any x, down to the smallest numbers: 2^n in two factors. */
@@ -48,16 +37,16 @@ static inline float exp_any_f32(float x) {
     uint32_t n;
     float p = exp_parts(v, &n);
     uint32_t half = (uint32_t)((int32_t)n >> 1);
-    return p * float_of_bits((half + 127u) << 23) * float_of_bits((n - half + 127u) << 23);
+    return p * tt__float_of_bits((half + 127u) << 23) * tt__float_of_bits((n - half + 127u) << 23);
 }
 
 /* Natural logarithm, by Cephes' polynomial on sqrt(1/2) .. sqrt(2); -inf for 0, NaN below. Error below 2 ulp. */
 static inline float log_f32(float x) {
     float tiny = x < 1.17549435e-38f ? 8388608.0f : 1.0f; /* numbers below the normal ones are moved up by 2^23 */
-    uint32_t bits = bits_of_float(x * tiny);
+    uint32_t bits = tt__bits_of_float(x * tiny);
     uint32_t e = (bits - 0x3F3504F3u) >> 23 << 23; /* of sqrt(1/2), so that what remains is around 1 */
     float n = (float)((int32_t)e >> 23) - (tiny > 1.0f ? 23.0f : 0.0f);
-    float m = float_of_bits(bits - e) - 1.0f, z = m * m;
+    float m = tt__float_of_bits(bits - e) - 1.0f, z = m * m;
     float p = fmaf(7.0376836292e-2f, m, -1.1514610310e-1f);
     p = fmaf(p, m, 1.1676998740e-1f);
     p = fmaf(p, m, -1.2420140846e-1f);

@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,17 +19,8 @@
 
 #define FILE_NAME "libtutti-cuda.so"
 
-static tt_status fail_from_plugin(tt_status status, const char *format, ...) {
-    char text[TT__ERROR_TEXT_SIZE];
-    va_list arguments;
-    va_start(arguments, format);
-    tt__vformat(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return tt__fail(status, "%s", text);
-}
-
 static const tt__device_host host = {.build = TT__DEVICE_BUILD,
-                                     .fail = fail_from_plugin,
+                                     .fail = tt__fail,
                                      .vformat = tt__vformat,
                                      .log = tt__log,
                                      .last_status = tt_last_status,

@@ -1,7 +1,5 @@
 #include "tensor/ops/staged.h"
 
-#include "base/error.h"
-
 /* ---- images */
 
 tt_tensor *tt__empty_in_format(const char *who, const tt_tensor *x, tt_shape shape, tt_dtype dtype,

@@ -1,5 +1,5 @@
-/* Update rules: the arithmetic of optimizers over contiguous memory. Each is one loop, NAME_loop.h, which the host
- * (optim/rules/rule_kernels.c) and devices compile. */
+/* Update rules: the arithmetic of optimizers over contiguous memory. Their loops are in rule_loops.h, which the
+ * host (optim/rules/rule_kernels.c) and devices compile. */
 #ifndef TT_TENSOR_RULES_RULES_H
 #define TT_TENSOR_RULES_RULES_H
 

@@ -1,8 +1,6 @@
 /* Joining tensors: each is copied to its place in the result. */
 #include "tensor/ops/ops.h"
 
-#include "base/error.h"
-
 #include <inttypes.h>
 
 /* View of y with x's shape, from entry `start` of dimension `dim` on; when x is one entry, without that dimension. */

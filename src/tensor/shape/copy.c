@@ -1,10 +1,12 @@
 /* Copies between layouts, element types and devices. */
-#include "tensor/ops/ops.h"
+#include "tensor/shape/copy.h"
 
 #include "base/error.h"
 #include "tensor/core/element.h"
 #include "tensor/device/capture.h"
+#include "tensor/device/device.h"
 #include "tensor/device/pinned.h"
+#include "tensor/ops/ops.h"
 
 #include <string.h>
 
@@ -215,4 +217,39 @@ tt_status tt_copy(tt_tensor *dst, const tt_tensor *src) {
     TT__TRY(tt__tensor_check_writable("tt_copy", dst));
     tt__storage_touch(dst->storage);
     return dst->storage == src->storage ? copy_within(dst, src) : tt__copy_out("tt_copy", dst, src);
+}
+
+tt_status tt__host_copy_make(tt__host_copy *elements, const tt_tensor *x) {
+    bool in_place = tt_is_contiguous(x) && tt__device_is_host(tt_tensor_device(x));
+    tt_tensor *copy = in_place ? NULL : tt_keep(tt__tensor_new("tt_empty", tt_tensor_shape(x), tt_tensor_dtype(x)));
+    if (!in_place && !copy)
+        return tt_last_status();
+    tt_status status = copy ? tt_copy(copy, x) : TT_OK;
+    if (status) {
+        tt_tensor_free(copy);
+        return status;
+    }
+    *elements = (tt__host_copy){.data = tt_tensor_data(copy ? copy : x),
+                                .size = (uint64_t)tt_tensor_numel(x) * tt_dtype_size(tt_tensor_dtype(x)),
+                                .copy = copy};
+    return TT_OK;
+}
+
+void tt__host_copy_free(tt__host_copy *elements) {
+    tt_tensor_free(elements->copy);
+    *elements = (tt__host_copy){0};
+}
+
+tt_status tt__hash_values(uint64_t *hash, const tt_tensor *x) {
+    tt__host_copy elements;
+    TT__TRY(tt__host_copy_make(&elements, x));
+    const char *bytes = elements.data;
+    for (size_t i = 0; i < elements.size; i += sizeof(uint32_t)) {
+        const size_t left = elements.size - i;
+        uint32_t word = 0;
+        memcpy(&word, bytes + i, left < sizeof word ? left : sizeof word);
+        *hash = tt__fnv_number(*hash, word);
+    }
+    tt__host_copy_free(&elements);
+    return TT_OK;
 }

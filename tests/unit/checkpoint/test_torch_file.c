@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "support/own_folder.h"
 #include "unit/checkpoint/pt_file.h"
-#include "zip/zip_read.h"
+#include "zip/zip.h"
 
 #define SIZES_2_3 "K\2K\3\206"
 #define STRIDES_3_1 "K\3K\1\206"

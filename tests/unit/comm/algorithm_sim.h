@@ -3,7 +3,6 @@
 #ifndef TESTS_UNIT_ALGORITHM_SIM_H
 #define TESTS_UNIT_ALGORITHM_SIM_H
 
-#include "comm/collective/algorithms.h"
 #include "comm/collective/choose.h"
 #include "comm/collective/hierarchical/hierarchical.h"
 #include "comm/collective/message/rounds.h"

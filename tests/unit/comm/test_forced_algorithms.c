@@ -1,7 +1,7 @@
 /* Algorithms on shared memory, forced by rank 0: the same bits, and the recorder has their names. */
 #include "support/ranks.h"
 
-#include "comm/collective/algorithms.h"
+#include "comm/collective/choose.h"
 
 #include <math.h>
 #include <sys/mman.h>

@@ -1,5 +1,4 @@
 /* The table of algorithms: what its lines mean, what is wrong with others, and where it comes from. */
-#include "comm/collective/algorithms.h"
 #include "comm/collective/choose.h"
 
 #include <setjmp.h>

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <tutti/tutti.h>
 
-#include "parallel/value_hash.h"
+#include "tensor/shape/copy.h"
 
 static uint64_t hash_of(const tt_tensor *x) {
     uint64_t hash = TT__FNV;

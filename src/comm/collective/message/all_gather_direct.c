@@ -6,8 +6,6 @@
  * For up to 64 ranks. */
 #include "comm/collective/message/rounds.h"
 
-#include "base/error.h"
-
 static tt_status all_gather_direct_plan(tt_work *work) {
     tt__copy_block(tt__recv_block(&work->call, work->group->rank), work->call.send);
     return tt__rounds_plan(work, 1, 2 * (uint32_t)work->group->size);

@@ -6,8 +6,6 @@
  * As few steps as bruck, without its copy. */
 #include "comm/collective/message/rounds.h"
 
-#include "base/error.h"
-
 static tt_status all_gather_doubling_plan(tt_work *work) {
     tt__copy_block(tt__recv_block(&work->call, work->group->rank), work->call.send);
     return tt__rounds_plan(work, (uint32_t)tt__log2_ceil(work->group->size), 2);

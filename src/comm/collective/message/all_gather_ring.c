@@ -6,8 +6,6 @@
  * Each rank talks to its two neighbours alone: for long blocks and many ranks. */
 #include "comm/collective/message/rounds.h"
 
-#include "base/error.h"
-
 static tt_status all_gather_ring_plan(tt_work *work) {
     tt__copy_block(tt__recv_block(&work->call, work->group->rank), work->call.send);
     return tt__rounds_plan(work, (uint32_t)work->group->size - 1, 2);

@@ -7,8 +7,6 @@
  * flooded. Sizes of the uneven form are checked by the messages, which are sent even if empty. */
 #include "comm/collective/message/rounds.h"
 
-#include "base/error.h"
-
 static bool all_to_all_pairwise_is_direct(const tt_work *work) {
     return work->algorithm == &tt__all_to_all_direct || work->algorithm == &tt__all_to_all_v_direct;
 }

@@ -6,8 +6,6 @@
  * No byte travels twice. */
 #include "comm/collective/message/rounds.h"
 
-#include "base/error.h"
-
 static bool gather_direct_is_root(const tt_work *work) { return work->group->rank == work->call.root; }
 
 static size_t gather_direct_block_bytes(const tt_work *work) {

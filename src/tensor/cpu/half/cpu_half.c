@@ -1,10 +1,9 @@
 /* Kernels of f16 and bf16: those of f32, over stand-ins in f32 (wide.h) or a chunk at a time. Products and convolutions
  * of bf16 are oneDNN's where the processor has instructions for them. */
-#include "tensor/cpu/half/cpu_half.h"
+#include "tensor/cpu/cpu_kernels.h"
 
 #include "base/error.h"
 #include "tensor/core/pool.h"
-#include "tensor/cpu/cpu_kernels.h"
 #include "tensor/cpu/half/wide.h"
 #include "tensor/cpu/levels.h"
 #include "tensor/cpu/onednn/onednn.h"

@@ -1,6 +1,6 @@
 /* The kernels that oneDNN runs: kernels.h says what each does. */
-#ifndef TT_TENSOR_CPU_ONEDNN_H
-#define TT_TENSOR_CPU_ONEDNN_H
+#ifndef TT_TENSOR_CPU_ONEDNN_ONEDNN_H
+#define TT_TENSOR_CPU_ONEDNN_ONEDNN_H
 
 #include "tensor/kernels/kernels.h"
 

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "tensor/core/pool.h"
 #include "tensor/cpu/onednn/onednn_conv.h"
-#include "tensor/device/parallel.h"
 
 enum {
     PIECE_BYTES = 1 << 20, /* of images and outputs, for each thread */

@@ -1,6 +1,5 @@
 /* CUDA devices as the library sees them: begun when first asked for, one table each. */
 #include "tensor/cuda/device/cuda_state.h"
-#include "tensor/kernels/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>

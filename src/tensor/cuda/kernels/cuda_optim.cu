@@ -7,15 +7,6 @@ namespace tt {
 
 #define RULE_FIRST first_element()
 #define RULE_STRIDE all_threads()
-#define TT__RULE_LOOP "tensor/rules/adadelta_loop.h"
-#include "tensor/cuda/kernels/cuda_rules.cuh"
-#define TT__RULE_LOOP "tensor/rules/adagrad_loop.h"
-#include "tensor/cuda/kernels/cuda_rules.cuh"
-#define TT__RULE_LOOP "tensor/rules/adam_loop.h"
-#include "tensor/cuda/kernels/cuda_rules.cuh"
-#define TT__RULE_LOOP "tensor/rules/rmsprop_loop.h"
-#include "tensor/cuda/kernels/cuda_rules.cuh"
-#define TT__RULE_LOOP "tensor/rules/sgd_loop.h"
 #include "tensor/cuda/kernels/cuda_rules.cuh"
 
 /* A kernel of each rule, for a type. */
@@ -65,9 +56,6 @@ static rule_kernels kernels_of_rule(tt__optim_rule rule) {
 
 /* ---- LAMB: the moments and the norms of parameters and directions, then the step. What one pass leaves to the next
  * stays on the device. ---- */
-
-#define TT__RULE_LOOP "tensor/rules/lamb_loop.h"
-#include "tensor/cuda/kernels/cuda_rules.cuh"
 
 /* Sums of a block go to parts (blocks, TT__RULE_SUMS). */
 __device__ inline void store_lamb_sums(const double *sums, double *parts) {

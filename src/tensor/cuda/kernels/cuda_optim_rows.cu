@@ -7,11 +7,6 @@ namespace tt {
 
 #define RULE_FIRST (int64_t) threadIdx.x
 #define RULE_STRIDE (int64_t) blockDim.x
-#define TT__RULE_LOOP "tensor/rules/adagrad_loop.h"
-#include "tensor/cuda/kernels/cuda_rules.cuh"
-#define TT__RULE_LOOP "tensor/rules/sgd_loop.h"
-#include "tensor/cuda/kernels/cuda_rules.cuh"
-#define TT__RULE_LOOP "tensor/rules/sparse_adam_loop.h"
 #include "tensor/cuda/kernels/cuda_rules.cuh"
 
 template <class T> __device__ tt__update row_update(const tt__cuda_row_step &s, int64_t i, void **state) {

@@ -1,7 +1,7 @@
 /* Graphs of operations that are described to cuDNN (one operation for a convolution, many for attention), and its plans
  * for them. */
-#ifndef TT_TENSOR_CUDA_CUDA_DNN_GRAPH_H
-#define TT_TENSOR_CUDA_CUDA_DNN_GRAPH_H
+#ifndef TT_TENSOR_CUDA_LIBRARIES_CUDA_DNN_GRAPH_H
+#define TT_TENSOR_CUDA_LIBRARIES_CUDA_DNN_GRAPH_H
 
 #include "tensor/cuda/libraries/cuda_cudnn.h"
 #include "tensor/device/device.h"
@@ -104,10 +104,7 @@ enum {
 /* Describe attention: cuda_dnn_attention_graph.c. */
 int tt__dnn_attention_graph(tt__dnn_use *use, const tt__dnn_key *key, tt__dnn_graph *graph);
 
-/* Describe what the key says. The caller ends the parts, also after a failure. */
-int tt__dnn_graph_begin(tt__dnn_use *use, const tt__dnn_key *key, tt__dnn_graph *graph);
-
-/* ---- plans (cuda_dnn_plan.c), kept for calls of the same sizes, layout and type */
+/* ---- plans, kept for calls of the same sizes, layout and type */
 
 typedef struct tt__dnn_plan {
     tt__dnn_key key;
