@@ -301,7 +301,7 @@ static tt_status fail_choice(const char *job, const tt__job_heard *heard, int n)
 }
 
 /* Are these launchers two nodes of one job? Each can show all ranks. The default id, "none", names no job. */
-static bool is_same_job(const tt__job_info *a, const tt__job_info *b) {
+static bool nodes_share_job(const tt__job_info *a, const tt__job_info *b) {
     return a->nodes > 1 && b->nodes > 1 && a->node != b->node && strcmp(a->run_id, "none") != 0 &&
            !strcmp(a->run_id, b->run_id);
 }
@@ -315,7 +315,7 @@ static tt_status choose_job(tt__view_source *source, const char *job, tt__job_he
         tt__jobs_ask(heard, n, ANSWER_MS);
     for (int i = 0; i < n; i++)
         if (is_meant(&heard[i], job)) {
-            matches += !found || !is_same_job(&found->info, &heard[i].info);
+            matches += !found || !nodes_share_job(&found->info, &heard[i].info);
             found = found && found->info.node < heard[i].info.node ? found : &heard[i];
         }
     if (matches != 1)
