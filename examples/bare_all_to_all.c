@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <tutti/comm.h>
 
+#include "usage.h"
+
 enum { BLOCK = 2, MOST = 8 }; /* ranks */
 
 static void print_list(const char *what, int rank, const int64_t *values, int64_t n) {
@@ -49,10 +51,15 @@ static tt_status uneven(tt_group *world) {
     return TT_OK;
 }
 
-int main(void) {
+static const char usage[] = "usage: tutti run --nproc-per-node=N bare_all_to_all\n"
+                            "Every rank gives something else to every other.\n";
+
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     if (tt_get_world_size(world) > MOST) {

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <tutti/comm.h>
 
+#include "usage.h"
+
 enum { CELLS = 4, STEPS = 2000, TO_LEFT = 0, TO_RIGHT = 1 };
 
 /* part (CELLS + 2): the first and the last belong to the neighbours, or are the ends of the rod. */
@@ -42,11 +44,16 @@ static void diffuse(float *part) {
     }
 }
 
-int main(void) {
+static const char usage[] = "usage: tutti run --nproc-per-node=N bare_batch\n"
+                            "Neighbours exchange the edges of their parts of a line.\n";
+
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     float part[CELLS + 2] = {0};
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     if (tt_get_rank(world) == 0)

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <tutti/comm.h>
 
+#include "usage.h"
+
 enum { MOST = 8 }; /* ranks */
 
 /* "gather: 1 2 3", on rank 0. */
@@ -90,10 +92,15 @@ static tt_status from_anybody(tt_group *world) {
     return TT_OK;
 }
 
-int main(void) {
+static const char usage[] = "usage: tutti run --nproc-per-node=N bare_collectives\n"
+                            "Each collective, with one number a rank.\n";
+
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     if (tt_get_world_size(world) > MOST) {

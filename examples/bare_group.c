@@ -11,11 +11,18 @@
 #include <stdlib.h>
 #include <tutti/comm.h>
 
-int main(void) {
+#include "usage.h"
+
+static const char usage[] = "usage: tutti run --nproc-per-node=N bare_group\n"
+                            "An all-reduce among ranks 0 and 1 of N, at least 2.\n";
+
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL, *pair = NULL;
     float tensor = 1;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     if (tt_new_group(&pair, world, ((int[]){0, 1}), 2)) /* called by all ranks; who is not in it gets NULL */

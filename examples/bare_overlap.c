@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <tutti/comm.h>
 
+#include "usage.h"
+
 enum { N = 1 << 20, PIECES = 64, PIECE = 1 << 14 };
 
 /* The sum of 1 / k^2, in pieces. Tends to pi^2 / 6. */
@@ -27,12 +29,17 @@ static double compute(tt_work *work) {
     return sum;
 }
 
-int main(void) {
+static const char usage[] = "usage: tutti run --nproc-per-node=N bare_overlap\n"
+                            "A sum over the ranks beside another computation.\n";
+
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     tt_work *work = NULL;
     void *memory = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     /* Symmetric memory: the other ranks read and write it where it is, so nothing is copied. Any other memory would
      * do. */
     if (tt_init_process_group(&world) || tt_group_alloc(&memory, world, N * sizeof(float)))

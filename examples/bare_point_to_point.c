@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <tutti/comm.h>
 
+#include "usage.h"
+
 static tt_status blocking(tt_group *world, float *tensor) {
     if (tt_get_rank(world) == 0)
         return tt_send(world, tensor, 1, TT_F32, /* to */ 1);
@@ -35,11 +37,16 @@ static tt_status non_blocking(tt_group *world, float *tensor) {
     return status;
 }
 
-int main(void) {
+static const char usage[] = "usage: tutti run --nproc-per-node=2 bare_point_to_point\n"
+                            "Rank 0 sends a number to rank 1.\n";
+
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     float tensor = 0;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     int rank = tt_get_rank(world);

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <tutti/reducer.h>
 
+#include "usage.h"
+
 enum { H = 32, BATCH = 64, STEPS = 2000 };
 
 #define LEARNING_RATE 0.05f
@@ -134,10 +136,15 @@ static tt_status train(Net *net, tt_group *world, tt_reducer *reducer, uint32_t 
     return compare(net, world);
 }
 
-int main(void) {
+static const char usage[] = "usage: tutti run --nproc-per-node=N bare_reducer\n"
+                            "A training loop by hand, whose gradients are averaged.\n";
+
+int main(int argc, char **argv) {
     tt_group *world = NULL;
     tt_reducer *reducer = NULL;
     Net net = {0};
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     /* Without a launcher this process is a world of its own. */
     tt_status status = tt_init_process_group(&world, .or_alone = true);
     uint32_t random = 12345 + (uint32_t)tt_get_rank(world);

@@ -21,6 +21,8 @@
 #include <string.h>
 #include <tutti/comm.h>
 
+#include "usage.h"
+
 enum { N = 1000 };
 
 /* out (N) goes to the right, while in (N) comes from the left. */
@@ -50,11 +52,16 @@ static tt_status ring_all_reduce(tt_group *world, float *buf) {
     return TT_OK;
 }
 
-int main(void) {
+static const char usage[] = "usage: tutti run --nproc-per-node=N bare_ring_all_reduce\n"
+                            "An all-reduce of sends and receives around a ring, beside Tutti's.\n";
+
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     float mine[N], theirs[N];
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     for (int k = 0; k < N; k++)

@@ -10,12 +10,19 @@
 #include <stdlib.h>
 #include <tutti/comm.h>
 
+#include "usage.h"
+
 enum { COLUMNS = 2 };
 
-int main(void) {
+static const char usage[] = "usage: tutti run --nproc-per-node=N bare_split\n"
+                            "Ranks as a grid: a group for each row and one for each column.\n";
+
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL, *row = NULL, *column = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     int rank = tt_get_rank(world);

@@ -1,18 +1,21 @@
 /* Train while ranks are lost and come back, or others join: the counterpart of PyTorch's and Horovod's elastic
  * examples, but nothing is read from disk, and the processes that live stay up.
  *
- *   tutti run --nproc-per-node=2 elastic_train                   nobody is lost
- *   tutti run --nproc-per-node=2 elastic_train --lose 20         rank 1 kills itself in step 20: what a launcher that
- *                                                                replaces ranks makes of it (docs/elastic.md)
+ *   tutti run --nproc-per-node=2 elastic_train                                nobody is lost
+ *   tutti run --nproc-per-node=2 --max-restarts=1 elastic_train --lose 20      rank 1 kills itself in step 20, and is
+ *                                                                              replaced (docs/elastic.md)
  *
  * Learns y = 2 x + 1 from 1024 examples. SIGTERM and SIGUSR1 end all ranks after the same step, with exit code 143 and
  * 138. */
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tutti/tutti.h>
+
+#include "usage.h"
 
 enum { EXAMPLES = 1024, BATCH = 16, EPOCHS = 4 };
 
@@ -119,12 +122,15 @@ static void tear_down(Run *r) {
     tt_elastic_free(r->elastic);
 }
 
+static const char usage[] = "usage: tutti run --nproc-per-node=N [--max-restarts=1] elastic_train [--lose STEP]\n"
+                            "Training that goes on when a rank is lost; --lose: rank 1 kills itself in that step.\n";
+
 int main(int argc, char **argv) {
     Run run = {.lose = 0};
-    if (argc == 3 && !strcmp(argv[1], "--lose"))
-        run.lose = strtoll(argv[2], NULL, 10);
-    else if (argc != 1)
-        return fprintf(stderr, "usage: elastic_train [--lose STEP]\n"), 2;
+    int lose = 0;
+    if (argc > 1 && (argc != 3 || strcmp(argv[1], "--lose") || !read_count(argv[2], INT_MAX, &lose)))
+        return tell_usage(usage, argv[argc - 1]);
+    run.lose = lose;
     tt_status status = tt_elastic_new(&run.elastic, .or_alone = true, .stop_on_signals = true);
     if (!status)
         status = set_up(&run);

@@ -17,6 +17,8 @@
 #include <tutti/tutti.h>
 #include <unistd.h>
 
+#include "usage.h"
+
 /* Where each value may come from: torchrun's name (which tutti run sets), then Open MPI's, MPICH's and Slurm's. */
 static const char *const sources[][5] = {
     {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", NULL},
@@ -59,7 +61,12 @@ static void print_devices(FILE *out) {
         fprintf(out, "no devices\n");
 }
 
-int main(void) {
+static const char usage[] = "usage: tutti run --nproc-per-node=N env_report\n"
+                            "What the launcher gave each process.\n";
+
+int main(int argc, char **argv) {
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     static char text[8192]; /* written at once, so that ranks don't mix */
     FILE *out = fmemopen(text, sizeof text, "w");
     if (!out) {

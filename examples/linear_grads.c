@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
 static tt_status train_step(tt_module *model, tt_optimizer *optimizer) {
     TT_AUTO_SCOPE;
     tt_tensor *input = tt_ones(TT_SHAPE(1, 1), TT_F32), *label = tt_ones(TT_SHAPE(1, 1), TT_F32);
@@ -25,7 +27,10 @@ static tt_status train_step(tt_module *model, tt_optimizer *optimizer) {
     return tt_optimizer_step(optimizer);
 }
 
-int main(void) {
+static const char usage[] = "usage: tutti run --nproc-per-node=2 linear_grads\n"
+                            "Two numbers that show what tt_ddp() does.\n";
+
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     tt_module *model = NULL, *ddp = NULL;
@@ -33,6 +38,8 @@ int main(void) {
     tt_tensor *weight;
     int rank;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     rank = tt_get_rank(world);

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
 enum { ROWS = 90, INPUTS = 5, OUTPUTS = 2, BATCH = 30 };
 
 /* The target of a row is its number, so that one can see which rows came. */
@@ -38,7 +40,10 @@ static tt_status show_batch(tt_module *model, int rank, const tt_batch *batch) {
     return TT_OK;
 }
 
-int main(void) {
+static const char usage[] = "usage: tutti run --nproc-per-node=N random_dataset\n"
+                            "90 random rows, divided among the ranks.\n";
+
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     tt_dataset *dataset = NULL;
@@ -48,6 +53,8 @@ int main(void) {
     tt_batch batch;
     int more;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     dataset = random_rows();

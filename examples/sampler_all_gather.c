@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
 enum { EXAMPLES = 16, BATCH = 4, EPOCHS = 2 };
 
 static tt_dataset *multiples_of_ten(void) {
@@ -47,7 +49,10 @@ static tt_status visit(tt_group *world, int epoch, const tt_batch *batch, int64_
     return TT_OK;
 }
 
-int main(void) {
+static const char usage[] = "usage: tutti run --nproc-per-node=N sampler_all_gather\n"
+                            "Which examples each rank gets.\n";
+
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     tt_dataset *dataset = NULL;
@@ -55,6 +60,8 @@ int main(void) {
     tt_loader *loader = NULL;
     int64_t *gathered = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     dataset = multiples_of_ten();

@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
 typedef struct settings {
     int world_size;
     double lr;
@@ -96,8 +98,16 @@ out: /* a last error goes to the parent */
     return rc;
 }
 
+static const char usage[] = "usage: spawn_ddp [N]\n"
+                            "N processes that the program starts itself, each a rank: 1 to 1024 (2).\n";
+
 int main(int argc, char **argv) {
-    settings s = {.world_size = argc > 1 ? atoi(argv[1]) : 2, .lr = 0.001};
+    settings s = {.world_size = 2, .lr = 0.001};
+    char *end = argc > 1 ? argv[1] : "";
+    if (argc > 1)
+        s.world_size = (int)strtol(argv[1], &end, 10);
+    if (argc > 2 || *end || (argc > 1 && end == argv[1]))
+        return tell_usage(usage, argv[argc - 1]);
     if (tt_spawn(demo_basic, &s, s.world_size, .rendezvous = true)) {
         tt_report();
         return EXIT_FAILURE;

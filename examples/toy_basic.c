@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <tutti/tutti.h>
 
+#include "usage.h"
+
 static tt_tensor *toy_forward(tt_module *self, tt_tensor *x) {
     x = tt_module_forward(tt_module_child(self, "net1"), x);
     x = tt_module_forward(tt_module_child(self, "relu"), x);
@@ -64,12 +66,17 @@ static tt_status train_step(tt_module *model, tt_optimizer *optimizer, int rank)
     return tt_optimizer_step(optimizer);
 }
 
-int main(void) {
+static const char usage[] = "usage: tutti run --nproc-per-node=N toy_basic\n"
+                            "The smallest whole training step.\n";
+
+int main(int argc, char **argv) {
     int rc = EXIT_FAILURE;
     tt_group *world = NULL;
     tt_module *model = NULL, *ddp = NULL;
     tt_optimizer *sgd = NULL;
 
+    if (argc > 1)
+        return tell_usage(usage, argv[1]);
     if (tt_init_process_group(&world))
         goto out;
     printf("Running basic DDP example on rank %d.\n", tt_get_rank(world));

@@ -10,6 +10,8 @@
 #include <tutti/tutti.h>
 #include <unistd.h>
 
+#include "usage.h"
+
 /* x (20,10) -> (20,5). PyTorch: class ToyModel, with the same parameter names. */
 static tt_tensor *toy_forward(tt_module *self, tt_tensor *x) {
     tt_tensor *hidden = tt_relu(tt_module_forward(tt_module_child(self, "net1"), x));
@@ -70,10 +72,15 @@ static tt_status demo_checkpoint(tt_group *world, tt_module *ddp, tt_optimizer *
     return TT_OK;
 }
 
+static const char usage[] = "usage: tutti run --nproc-per-node=N toy_checkpoint [FILE]\n"
+                            "Save on one rank, in FILE (toy_checkpoint.safetensors), and load on all.\n";
+
 int main(int argc, char **argv) {
     tt_group *world = NULL;
     tt_module *model = NULL, *ddp = NULL;
     tt_optimizer *sgd = NULL;
+    if (argc > 2 || (argc > 1 && (!*argv[1] || *argv[1] == '-')))
+        return tell_usage(usage, argv[argc - 1]);
     tt_status status = tt_init_process_group(&world);
     if (!status) {
         tt_manual_seed((uint64_t)tt_get_rank(world)); /* other weights on each rank, until they are wrapped */

@@ -36,6 +36,7 @@ is one.
   settings  the manual names every environment variable TT_* that is read; docs/environment.md has a row for each of
             them, and for no other
   links     every relative link of a page leads to a file that is there, and to a heading of that page
+  paths     every path of a source, test or tool that a page names is there
   index     docs/README.md links to every page below docs/, and README.md has at most 120 lines
   calls     what a page calls tt_... begins a name that a public header, or CMake, has
   secure    variables are read by secure_getenv(), but for those that are known to name neither a file nor a program
@@ -547,6 +548,16 @@ def check_links(name, text, root=ROOT):
             yield name, number, f"a link to {target}: {other.name} has no such heading"
 
 
+def check_paths(name, text, root=ROOT):
+    """Paths of sources that a page names, outside of blocks of code; a name may lack its suffix, or its end."""
+    in_block = False
+    for number, line in enumerate(text.splitlines(), 1):
+        in_block ^= line.lstrip().startswith("```")
+        for path in re.findall(r"(?<![\w/.-])(?:src|tests|tools|bench)/[\w./-]*\w", "" if in_block else line):
+            if not (root / path).exists() and not list(root.glob(path + "*")) and not re.search("[A-Z]", path):
+                yield name, number, f"{path} is named, and is not there"
+
+
 def check_index(name, text, pages, root=ROOT):
     """`pages`: the paths that it must link to."""
     linked = {((root / name).parent / target.partition("#")[0]).resolve() for _, target in links(text)}
@@ -768,6 +779,7 @@ def source_findings():
     known = " ".join(sorted({call for text in declared for call in re.findall(r"\btt_\w+", text)}))
     for path in sorted(path for pattern in LINKING_PAGES for path in ROOT.glob(pattern)):
         yield from check_links(str(path.relative_to(ROOT)), path.read_text())
+        yield from check_paths(str(path.relative_to(ROOT)), path.read_text())
         if path.name not in OF_ALL_TIMES:
             yield from check_calls(str(path.relative_to(ROOT)), path.read_text(), known)
     if (ROOT / "README.md").exists():

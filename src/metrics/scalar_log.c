@@ -268,6 +268,8 @@ static tt_status csv_read_header(csv_reader *r) {
     for (size_t i = 0; i < sizeof steps / sizeof *steps && r->step == NO_COLUMN; i++)
         r->step = find_column(&r->header, steps[i]);
     r->wall_time = find_column(&r->header, "wall_time");
+    if (r->wall_time == NO_COLUMN)
+        r->wall_time = find_column(&r->header, "wall time"); /* as TensorBoard exports it */
     r->tag = find_column(&r->header, "tag");
     r->value = find_column(&r->header, "value");
     if (r->tag == NO_COLUMN || r->value == NO_COLUMN)

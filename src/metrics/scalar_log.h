@@ -76,10 +76,10 @@ void tt__csv_encode_scalar(tt__bytes *line, double wall_time, int64_t step, cons
 
 /* Add the scalars of a file's bytes to `log`. The first line names the columns. With "tag" and "value" each line is a
  * scalar, at its "step" and "wall_time". Without, the column "step", "epoch" or "iteration", else the number of the
- * line, is the step, and every other column a series of its own; empty cells and those without a number are passed
- * over. `name` stands for the path in texts. A last line without its end is left out, and noted. Errors: TT_ERR_FORMAT:
- * no such columns, or (with its line number) a line that has another number of cells, or no number where one must be;
- * TT_ERR_MEMORY. */
+ * line, is the step, "wall_time" or "wall time" the time, and every other column a series of its own; empty cells and
+ * those without a number are passed over. `name` stands for the path in texts. A last line without its end is left out,
+ * and noted. Errors: TT_ERR_FORMAT: no such columns, or (with its line number) a line that has another number of cells,
+ * or no number where one must be; TT_ERR_MEMORY. */
 tt_status tt__csv_decode(tt__scalar_log *log, const void *data, size_t size, const char *name);
 
 #endif

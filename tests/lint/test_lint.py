@@ -67,6 +67,13 @@ class Links(unittest.TestCase):
     def test_others_are_found(self):
         self.assertEqual(self.found("[x](c.md)\n[x](a.md#no-heading)\n[x](a.md#same-2) [x](#own)\n"), [1, 2, 3, 3])
 
+    def test_paths_that_are_not_there_are_found(self):
+        (self.root / "tests" / "fault" / "comm").mkdir(parents=True)
+        (self.root / "tests" / "fault" / "comm" / "test_idle.c").write_text("")
+        text = ("`tests/fault/comm/test_idle`, tests/fault/comm/test_*, `tests/fault/test_idle`, build/tests/none\n"
+                "```\nsrc/mask.c\n```\nsrc/NAME/a.c, `src/mask.c`.\n")
+        self.assertEqual(lines(lint.check_paths("docs/c.md", text, self.root)), [1, 5])
+
     def test_calls_that_no_header_has_are_found(self):
         known = "tt_sum tt_all_reduce_with"
         self.assertEqual(lines(lint.check_calls("x.md", "`tt_all_reduce()` tt_sum\nand tt_sums\n", known)), [2])

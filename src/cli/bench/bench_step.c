@@ -81,7 +81,7 @@ const tt__command tt__bench_step = {
         "memory there that tensors have had, with --graph \"graph\":true, with --apart \"apart\":true, with "
         "--data-parallel \"data_parallel\":N, behind the model.",
     .flags = step_flags,
-    .notes = "OMP_NUM_THREADS is 1 a rank unless it is set. Under a launcher (tutti run, mpirun) the job's ranks are\n"
+    .notes = "OMP_NUM_THREADS is 1 a rank unless it is set. Under a launcher (tutti run, mpirun) the job's ranks are "
              "measured, not --world.",
     .run = step_main,
 };

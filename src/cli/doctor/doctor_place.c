@@ -15,6 +15,18 @@ enum { ANSWER_MS = 2000 };
 
 /* ---- the launcher */
 
+/* Joining fails where only one of RANK and WORLD_SIZE is set, also with .or_alone. */
+static bool check_half_set(tt__doctor *doctor) {
+    const char *rank = doctor->environment->get(doctor->environment, "RANK");
+    const char *world = doctor->environment->get(doctor->environment, "WORLD_SIZE");
+    if (doctor->launched.name || (!rank && !world))
+        return false;
+    tt__doctor_add(doctor, "launcher", TT__BAD, "none is recognised: %s is set, but %s is not",
+                   rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
+    tt__doctor_fix(doctor, "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or none of them");
+    return true;
+}
+
 static void check_launcher(tt__doctor *doctor) {
     tt__launched *l = &doctor->launched;
     char local[64] = "";
@@ -26,6 +38,8 @@ static void check_launcher(tt__doctor *doctor) {
                        "and MASTER_PORT yourself");
         return;
     }
+    if (check_half_set(doctor))
+        return;
     if (!l->name) {
         tt__doctor_add(doctor, "launcher", l->wanted_several ? TT__BAD : TT__FINE, "none is recognised%s%s",
                        *l->saw ? ": " : "", l->saw);

@@ -270,12 +270,15 @@ static bool is_meant(const tt__job_heard *heard, const char *job) {
 
 static size_t append_job(const tt__job_heard *heard, char *text, size_t size) {
     const tt__job_info *info = &heard->info;
+    char node[48] = "";
     int n = 0;
+    if (info->nodes > 1)
+        snprintf(node, sizeof node, ", node %d of %d", (int)info->node, (int)info->nodes);
     if (heard->status == TT_ERR_TIMEOUT)
         n = snprintf(text, size, "\n  %ld  does not answer", pid_in(heard));
     else if (!heard->status)
-        n = snprintf(text, size, "\n  %lld  %s, %d rank%s, run id %s", (long long)info->pid, info->program, info->world,
-                     info->world == 1 ? "" : "s", info->run_id);
+        n = snprintf(text, size, "\n  %lld  %s, %d rank%s, run id %s%s", (long long)info->pid, info->program,
+                     info->world, info->world == 1 ? "" : "s", info->run_id, node);
     return n < 0 ? 0 : (size_t)n < size ? (size_t)n : size - 1;
 }
 
@@ -290,9 +293,17 @@ static tt_status fail_choice(const char *job, const tt__job_heard *heard, int n)
         return tt__fail(TT_ERR_NOT_FOUND, "no job of yours runs on this host (--pid PID looks at a process that "
                                           "\"tutti run\" did not start)");
     if (job)
-        return tt__fail(TT_ERR_NOT_FOUND, "there is no job \"%.100s\", or more than one; those of this host are:%s",
-                        job, list);
+        return tt__fail(
+            TT_ERR_NOT_FOUND,
+            "there is no job \"%.100s\", or more than one; this host has these (give the number in front):%s", job,
+            list);
     return tt__fail(TT_ERR_NOT_FOUND, "which job? Give the number in front, or the run id:%s", list);
+}
+
+/* Are these launchers two nodes of one job? Each can show all ranks. The default id, "none", names no job. */
+static bool nodes_share_job(const tt__job_info *a, const tt__job_info *b) {
+    return a->nodes > 1 && b->nodes > 1 && a->node != b->node && strcmp(a->run_id, "none") != 0 &&
+           !strcmp(a->run_id, b->run_id);
 }
 
 /* Choose the job that the user means. A launcher's pid is known without asking it: given a pid, launchers that don't
@@ -304,8 +315,8 @@ static tt_status choose_job(tt__view_source *source, const char *job, tt__job_he
         tt__jobs_ask(heard, n, ANSWER_MS);
     for (int i = 0; i < n; i++)
         if (is_meant(&heard[i], job)) {
-            found = &heard[i];
-            matches++;
+            matches += !found || !nodes_share_job(&found->info, &heard[i].info);
+            found = found && found->info.node < heard[i].info.node ? found : &heard[i];
         }
     if (matches != 1)
         return fail_choice(job, heard, n);

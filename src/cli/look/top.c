@@ -215,7 +215,7 @@ static tt_status write_rank_stacks(const tt__dwfl *lib, pid_t pid, char *text, i
         ;
     fputs(tt__make_plain(text), stdout); /* names come out of another process's files */
     if (!in_time)
-        printf("  it took longer than %d.0 s to see more\n", STACK_PATIENCE_MS / 1000);
+        printf("  the rest is missing: it took longer than %d.0 s to read\n", STACK_PATIENCE_MS / 1000);
     else if (WIFSIGNALED(status))
         printf("  looking at it failed: %s\n", strsignal(WTERMSIG(status)));
     *seen += in_time && WIFEXITED(status) && !WEXITSTATUS(status);

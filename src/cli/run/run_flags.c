@@ -187,6 +187,8 @@ static const char *guess_foreign(const char *arg) {
 
 static int refuse_unknown(const char *command, const char *arg) {
     int n = (int)strcspn(arg, "=");
+    if (!strncmp(arg, "--help=", 7))
+        return tt__cli_usage_error(command, "--help takes no value, got \"%s\"", arg + 7);
     const char *foreign = guess_foreign(arg), *guess = foreign ? foreign : tt__cli_guess_flag(arg, tt__run_flags_table);
     return tt__cli_usage_error(command, "unknown flag %.*s%s%s%s (a program's own flags stand after it)", n, arg,
                                guess ? "; did you mean --" : "", guess ? guess : "", guess ? "?" : "");

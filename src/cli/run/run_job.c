@@ -289,18 +289,24 @@ tt_status tt__run_logs_read(tt__logs *logs, tt__job *job, const tt__run_flags *f
 
 tt_status tt__run_logs_make(tt__logs *logs, const tt__job *job, const tt__run_flags *flags) {
     const char *base = flags->log_dir;
-    bool wanted = base != NULL, to_null = base && !strcmp(base, "/dev/null");
+    bool keeps_output = false, to_null = base && !strcmp(base, "/dev/null");
     for (int i = 0; i < job->workers; i++) {
         logs->files[i] |= logs->tee[i]; /* a stream that is teed goes through its file */
-        wanted = wanted || logs->files[i];
+        keeps_output = keeps_output || logs->files[i];
     }
-    if (!wanted || to_null) {
+    if ((!base && !keeps_output) || to_null) {
         memset(logs->files, 0, (size_t)job->workers);
         return TT_OK;
     }
     if (tt__logs_make(logs, base, job->run_id))
         return base ? tt__fail_prefix("--log-dir") : TT_ERR_IO;
-    tt__cli_note("run", "the workers' logs are in %s", logs->dir);
+    if (keeps_output)
+        tt__cli_note("run", "the workers' logs are in %s", logs->dir);
+    else
+        tt__cli_note("run",
+                     "the workers' error files are in %s; to keep their output there, too, add --tee=3 or "
+                     "--redirects=3",
+                     logs->dir);
     return TT_OK;
 }
 

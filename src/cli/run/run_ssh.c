@@ -31,9 +31,9 @@ static tt_status check_host_flags(const tt__run_flags *f, const tt__hosts *hosts
                         "%s starts a fixed set of hosts: expected no --nnodes=MIN:MAX, got \"%.40s\"", by, f->nnodes);
     if (f->given.nnodes)
         TT__TRY(tt__parse_i64("--nnodes", f->nnodes, 1, TT__HOSTS_MAX, &nodes));
-    return nodes == hosts->n
-               ? TT_OK
-               : tt__fail(TT_ERR_INVALID, "--nnodes is %lld, but %s lists %d hosts", (long long)nodes, by, hosts->n);
+    return nodes == hosts->n ? TT_OK
+                             : tt__fail(TT_ERR_INVALID, "--nnodes is %lld, but %s lists %d host%s", (long long)nodes,
+                                        by, hosts->n, hosts->n == 1 ? "" : "s");
 }
 
 static tt_status read_hosts_flag(const tt__run_flags *f, tt__hosts *hosts) {

@@ -25,7 +25,7 @@ tt_status tt__check_dataset_size(const char *who, int64_t n) {
                         INT64_MAX / 16, n);
     if (n == 0 && tt_last_status()) {
         char earlier[TT__ERROR_TEXT_SIZE]; /* perhaps why the data set could not be made */
-        return tt__fail(TT_ERR_INVALID, "%s: dataset_size: expected at least 1, got 0, as of no data set%s", who,
+        return tt__fail(TT_ERR_INVALID, "%s: dataset_size: expected at least 1, got 0, the size of NULL%s", who,
                         tt__error_quote(earlier, sizeof earlier));
     }
     return tt__fail(TT_ERR_INVALID, "%s: dataset_size: expected at least 1, got %" PRId64 "%s", who, n,

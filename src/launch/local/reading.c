@@ -95,7 +95,8 @@ bool tt__reading_step(tt__reading *r) {
             return false;
         } else if (errno != EINTR) {
             stop_reading(r);
-            tt__format(line, sizeof line, "  it took longer than %.1f s to see more\n", (double)r->patience_ms / 1000);
+            tt__format(line, sizeof line, "  the rest is missing: it took longer than %.1f s to read\n",
+                       (double)r->patience_ms / 1000);
             append_text(r, line);
         }
     }

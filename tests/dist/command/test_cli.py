@@ -2,6 +2,7 @@
 """The command itself: version, guesses at misspelt words, help that fits, colours where they belong, and completion in
 each shell that is here."""
 import os
+import pathlib
 import pty
 import re
 import shutil
@@ -63,8 +64,9 @@ class Words(unittest.TestCase):
 class Help(unittest.TestCase):
     COMMANDS = ([], ["run"], ["top"], ["trace"], ["store"], ["tune"], ["bench"], ["bench", "all_reduce"],
                 ["bench", "step"], ["bench", "store"], ["bench", "startup"], ["data"], ["data", "digits"],
-                ["data", "show"], ["ckpt"], ["ckpt", "show"], ["ckpt", "verify"], ["ckpt", "diff"],
-                ["ckpt", "convert"], ["plot"], ["doctor"], ["completion"])
+                ["data", "show"], ["data", "mnist"], ["bench", "rpc"], ["launch"], ["submit"], ["ckpt"],
+                ["ckpt", "show"], ["ckpt", "verify"], ["ckpt", "diff"], ["ckpt", "convert"], ["plot"], ["doctor"],
+                ["completion"])
 
     def test_help_fits(self):
         for command in self.COMMANDS:
@@ -83,9 +85,23 @@ class Help(unittest.TestCase):
         for command in self.COMMANDS:
             page = "-".join(["tutti", *(word for word in command[:1] if word != "completion")]) + ".1"
             with open(os.path.join(os.environ["TT_SOURCE"], "docs", "man", page), encoding="utf-8") as file:
-                named = set(re.findall(r"--[a-z-]+", file.read().replace("\\-", "-")))
-            flags = set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", tutti(*command, "--help").stdout))
+                named = set(re.findall(r"--[a-z0-9-]+", file.read().replace("\\-", "-")))
+            flags = set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z0-9-]+)", tutti(*command, "--help").stdout))
             self.assertEqual(flags - named - {"--help"}, set(), page)
+
+    def test_pages_name_flags_that_there_are(self):
+        """Flags behind `tutti COMMAND` in pages, headers and examples, up to a program's name."""
+        has, source = {}, pathlib.Path(os.environ["TT_SOURCE"])
+        for words in self.COMMANDS:
+            if words and words != ["completion"]:
+                has.setdefault(words[0], set()).update(re.findall(r"--[a-z0-9-]+", tutti(*words, "--help").stdout))
+        has["submit"] |= has["run"]
+        named = re.compile(rf"tutti ({'|'.join(has)})((?: -[\w=:.-]+| [A-Z]+\b| `?[\w.]+`?(?= --))*)")
+        for pattern in ("README.md", "docs/*.md", "docs/launch/*.md", "docs/man/*.1", "include/tutti/*.h"):
+            for path in source.glob(pattern):
+                for command, flags in named.findall(path.read_text(encoding="utf-8").replace("\\-", "-")):
+                    flags = {flag.replace("_", "-") for flag in re.findall(r" (--[a-z0-9_-]+)", flags)}
+                    self.assertEqual(flags - has[command] - {"--help"}, set(), (path, command))
 
     def test_columns_of_a_pipe(self):
         lines = tutti("run", "--help", COLUMNS="60").stdout.split("\n")
@@ -335,7 +351,7 @@ class Completion(unittest.TestCase):
 
     def test_every_flag_of_the_help_is_offered(self):
         for command in Help.COMMANDS:
-            flags = set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", tutti(*command, "--help").stdout))
+            flags = set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z0-9-]+)", tutti(*command, "--help").stdout))
             path = "tutti " + " ".join(command)
             offered = re.search(rf"'{path.strip()}'\) flags='([^']*)'", tutti("completion", "bash").stdout)[1].split()
             self.assertEqual(flags | {"--help"}, set(offered), command)

@@ -96,6 +96,12 @@ class Doctor(unittest.TestCase):
         self.assertIn("`tutti run PROGRAM`", said["checks"][0]["fix"])
         self.expect(self.look(RANK="x", WORLD_SIZE="2"), "launcher", "WRONG", 'RANK: expected a number')
 
+    def test_half_of_what_a_launcher_sets(self):
+        """Joining is an error then, so it is wrong, whatever else is recognised."""
+        self.expect(self.look(RANK="0"), "launcher", "WRONG", "RANK is set, but WORLD_SIZE is not")
+        self.expect(self.look(WORLD_SIZE="2"), "launcher", "WRONG", "WORLD_SIZE is set, but RANK is not")
+        self.expect(self.look(RANK="0", SLURM_JOB_ID="7"), "launcher", "WRONG", "RANK is set, but WORLD_SIZE is not")
+
     def test_the_meeting_place(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = str(taken.getsockname()[1])

@@ -98,6 +98,12 @@ class Plot(unittest.TestCase):
         self.assertEqual(plot("one.csv", "--svg=one.svg"), "")
         self.assertIn("loss", plot("one.csv"))
 
+    def test_what_tensorboard_exports(self):
+        with open("export.csv", "w") as file:
+            file.write("Wall time,Step,Value\n1700000000.5,0,0.5\n1700000060.5,1,0.3\n")
+        self.assertNotIn("Wall time", plot("export.csv"))
+        self.assertIn("seconds", plot("export.csv", "--x=time"))
+
     def test_what_is_left_out_is_told(self):
         write_events("torn", extra=record(b"x" * 20)[:25])
         out, err = plot("torn")

@@ -526,6 +526,17 @@ class Nodes(unittest.TestCase):
         finally:
             self.end(ask=True)
 
+    def test_the_run_id_means_one_job(self):
+        name = f"nodes-{os.getpid()}"
+        self.start("stop", 3, [[f"--rdzv-id={name}"]] * 2)
+        try:
+            job = Job("", 0)
+            job.process = self.launchers[0]
+            job.top(lambda look: len(look["ranks"]) == 4 and waits(0, 1, 2)(look))
+            job.says("ranks 0-2 wait for rank 3", name)
+        finally:
+            self.end(ask=True)
+
     def test_a_trace_has_the_ranks_of_all_nodes(self):
         with tempfile.TemporaryDirectory() as folder:
             paths = [os.path.join(folder, f"{node}.json") for node in range(2)]

@@ -84,6 +84,7 @@ WRONG = {
         ("--wait-notice=soon true", "--wait-notice: expected a number"),
         ("--log-level=loud true", 'expected debug, info or warning, got "loud"'),
         ("--standalone=1 x true", "takes no value"),
+        ("--help=1 true", "--help takes no value, got \"1\""),
         ("--standalone", "expected a program"),
         ("--standalone --module --no-python package.module",
          "--module starts Python, --no-python forbids it: give one of them"),

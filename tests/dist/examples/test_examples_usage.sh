@@ -24,8 +24,11 @@ refuses() {
     [ ! -s out ] || fail "$name $*: expected nothing on stdout"
 }
 
-for name in data_parallel ddp_join ddp_model_parallel ddp_no_sync ddp_sparse_embedding ddp_step_in_backward \
-    ddp_sync_batch_norm ddp_unused_parameters fully_shard local_sgd model_parallel pipeline tensor_parallel zero; do
+for name in bare_all_to_all bare_batch bare_collectives bare_group bare_overlap bare_point_to_point bare_reducer \
+    bare_ring_all_reduce bare_split data_parallel ddp_join ddp_model_parallel ddp_no_sync ddp_sparse_embedding \
+    ddp_step_in_backward ddp_sync_batch_norm ddp_unused_parameters elastic_train env_report fully_shard linear_grads \
+    local_sgd model_parallel pipeline random_dataset sampler_all_gather spawn_ddp tensor_parallel toy_basic \
+    toy_checkpoint zero; do
     for flag in --help -h; do
         "$TT_BUILD/examples/$name" $flag >out 2>err || fail "$name $flag: exit code $?"
         grep -q "^usage: .*\<$name\>" out || fail "$name $flag: expected its usage"
@@ -35,6 +38,8 @@ for name in data_parallel ddp_join ddp_model_parallel ddp_no_sync ddp_sparse_emb
     refuses $name "" ""
 done
 for number in -1 0 1025 abc 3x 99999999999999999999; do refuses data_parallel $number $number; done
+for number in abc 3x; do refuses spawn_ddp $number $number; done
+for step in 0 x 99999999999; do refuses elastic_train $step --lose $step; done
 refuses data_parallel 3 2 3
 refuses tensor_parallel 0 24 0
 refuses tensor_parallel 4 1 2 3 4

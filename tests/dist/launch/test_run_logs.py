@@ -107,6 +107,13 @@ class Logs(unittest.TestCase):
         self.assertIn(f"the workers' logs are in {made}\n", said.stderr)
         self.assertEqual(glob.glob(os.path.join(self.folder.name, "tutti-*")), [])
 
+    def test_folder_alone(self):
+        """As with torchrun it has no output; the line that names the folder says so."""
+        said = run("--log-dir", self.logs, "sh", "-c", "echo hello")
+        self.assertEqual(said.stdout, "hello\n")
+        self.assertEqual(glob.glob(os.path.join(self.logs, "*", "*", "*", "*.log")), [])
+        self.assertRegex(said.stderr, r"error files are in /\S+; to keep their output there, too, add --tee=3 or")
+
     def test_null(self):
         said = run("--log-dir=/dev/null", "--tee=3", "sh", "-c", "echo hello; echo $TORCHELASTIC_ERROR_FILE")
         self.assertTrue(said.stdout.startswith("hello\n"), said.stdout)

@@ -176,6 +176,7 @@ class Ssh(unittest.TestCase):
                            (("--ssh=a,b,a:2",), "host a is listed twice"),
                            (("--ssh=a", "--hostfile=x"), "expected one of them"),
                            (("--ssh=a,b", "--nnodes=3"), "--nnodes is 3, but --ssh lists 2 hosts"),
+                           (("--ssh=a", "--nnodes=2"), "--nnodes is 2, but --ssh lists 1 host\n"),
                            (("--ssh=a", "--node-rank=0"), "--node-rank and --ssh were given"),
                            (("--hostfile=missing",), "missing: can't be read: No such file"),
                            (("--hostfile=pipe",), "pipe: can't be read"),
