@@ -80,6 +80,7 @@ _Static_assert(TT_STORE_DEFAULT_PORT == 29500, "the help says so");
 /* Print the thread's last error as this command's. */
 static int run_fail(int exit_code) {
     tt__cli_error("run", "%s", tt_last_error());
+    tt__error_file_write(tt_last_error(), false); /* of whoever started this command, as torchrun does */
     return exit_code;
 }
 
