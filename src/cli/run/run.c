@@ -183,8 +183,8 @@ static int put_variable(void *user, const char *name, const char *value, bool on
  * shell could run it. Ranks are counted as if all nodes had as many workers. */
 static void print_job(tt__job *job) {
     job->node = job->number < 0 ? 0 : job->number;
-    job->world = job->workers * job->nodes;
-    job->first_rank = job->workers * job->node;
+    job->world = job->role_world = job->workers * job->nodes;
+    job->first_rank = job->first_role_rank = job->workers * job->node;
     for (int i = 0; i < job->workers; i++) {
         char local_rank[32];
         snprintf(local_rank, sizeof local_rank, "--%s=%d", job->local_rank_name, i);

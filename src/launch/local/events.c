@@ -19,10 +19,11 @@ static void write_event(tt__streams *streams, const tt__job *job, const tt__work
     snprintf(pid, sizeof pid, "%d", w ? (int)w->pid : 0);
     json_t *more = json_pack("{s:i, s:s}", "group_world_size", job->nodes, "entry_point", program);
     if (w && more)
-        json_object_update_new(more, json_pack("{s:[i], s:[i], s:[i], s:[o], s:[o]}", "local_rank", i, "role_rank",
-                                               job->first_rank + i, "role_world_size", job->world, "exit_code",
-                                               succeeded ? json_null() : json_integer(tt__end_code(w->status)),
-                                               "worker_pid", succeeded ? json_null() : json_integer(w->pid)));
+        json_object_update_new(more,
+                               json_pack("{s:[i], s:[i], s:[i], s:[o], s:[o]}", "local_rank", i, "role_rank",
+                                         job->first_role_rank + i, "role_world_size", job->role_world, "exit_code",
+                                         succeeded ? json_null() : json_integer(tt__end_code(w->status)), "worker_pid",
+                                         succeeded ? json_null() : json_integer(w->pid)));
     char *more_text = more ? tt__json_dumps(more, 0) : NULL, name[64];
     char *error = w && !succeeded ? tt__error_file_text(w) : NULL;
     snprintf(name, sizeof name, "torchelastic.worker.status.%s", state);
