@@ -117,6 +117,7 @@ typedef struct tt__job {
     int recovery;                        /* how often some went on while others were started: TT_ROUND */
     int node, nodes;                     /* this node's number, and how many the attempt has */
     int first_rank, world;               /* ranks first_rank .. first_rank + workers - 1 are here */
+    int first_role_rank, role_world;     /* the same among the ranks of the nodes with this one's role */
     char socket_name[TT__JOB_NAME_SIZE]; /* where it is watched: watch.h */
     char error_dir[256];                 /* private directory of the workers' error files */
     /* the directory that the keeper made; zeros: not known. Another one of that name is left alone */

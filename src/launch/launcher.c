@@ -242,7 +242,7 @@ static tt_status launcher_start(launcher *l) {
     if (!l->machine.job.alone)
         return tt__launcher_join(l);
     l->job->nodes = 1;
-    l->job->world = l->job->workers;
+    l->job->world = l->job->role_world = l->job->workers;
     tt__launcher_step(l, &(tt__event){.kind = TT__ON_BEGIN});
     return TT_OK;
 }

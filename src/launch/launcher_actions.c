@@ -356,6 +356,8 @@ static void note_counts(launcher *l) {
     job->nodes = round->n;
     job->world = round->world;
     job->first_rank = round->of[round->own].first_rank;
+    job->first_role_rank = round->first_role_rank;
+    job->role_world = round->role_world;
 }
 
 /* Log when ranks here begin to wait for another round. */

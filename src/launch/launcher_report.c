@@ -3,6 +3,7 @@
 #include "base/process/proc_state.h"
 #include "base/text/json.h"
 #include "launch/launcher_parts.h"
+#include "launch/local/error_files.h"
 #include "launch/local/report.h"
 
 #include <stdio.h>
@@ -131,6 +132,16 @@ static void report_first(launcher *l, const tt__failure *failure) {
     report_attempts(l);
 }
 
+/* Tell whoever started this command, as torchrun does: its own TORCHELASTIC_ERROR_FILE gets the error of the rank that
+ * failed first. */
+static void hand_on_error(launcher *l, const tt__worker *first) {
+    const char *path = secure_getenv("TORCHELASTIC_ERROR_FILE");
+    int failed = path && *path && first->message ? tt__error_file_hand_on(path, first) : 0;
+    if (failed)
+        tt__streams_print(&l->streams, "tutti run: can't write %s (TORCHELASTIC_ERROR_FILE): %s", path,
+                          strerror(failed));
+}
+
 int tt__launcher_report_end(launcher *l) {
     const tt__machine *m = &l->machine;
     tt__conclusion c = tt__machine_conclude(m);
@@ -142,6 +153,8 @@ int tt__launcher_report_end(launcher *l) {
                          !c.failed && !stranded && !m->ending.own_signal && !m->ledger.lost);
     if (c.failed && !c.told && (!l->job->node_0_reports || m->ledger.lost))
         report_first(l, &c.first);
+    if (c.failed)
+        hand_on_error(l, c.first.worker);
     return c.exit_code;
 }
 

@@ -57,6 +57,15 @@ def operations(store):
         store.append("a", "two")
         store.multi_set(["m1", "m2"], ["1", "2"])
         need(store.multi_get(["a", "m1", "m2"]) == [b"onetwo", b"1", b"2"], "append, multi_set, multi_get")
+    if hasattr(store, "queue_push") and hasattr(store, "list_keys"):  # PyTorch 2.15
+        store.queue_push("q", "one")
+        store.queue_push("q", "")
+        need(store.queue_len("q") == 2 and store.check(["q"]), "queue_len, check of a queue")
+        need(store.queue_pop("q") == b"one" and store.queue_pop("q", False) == b"", "queue_pop")
+        need(store.queue_len("q") == 0 and raises(lambda: store.queue_pop("q", False)), "queue_pop of an empty queue")
+        need({"a", "c", "n"} <= set(store.list_keys()) and "q" not in store.list_keys(), "list_keys")
+        store.barrier("here", 1)
+        need(store.clone().get("c") == b"newer", "clone")
 
 
 def serve(*flags, secret=""):

@@ -254,6 +254,16 @@ const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]) {
 void tt__job_error_dir_clear(const tt__job *job) { (void)job; }
 void tt__job_error_dir_remove(const tt__job *job) { (void)job; }
 
+char *tt__error_file_text(const tt__worker *worker) {
+    (void)worker;
+    return NULL;
+}
+
+int tt__error_file_hand_on(const char *path, const tt__worker *worker) {
+    (void)path, (void)worker;
+    return 0;
+}
+
 /* ---- processes that workers left */
 
 size_t tt__children(pid_t *pids, size_t max) {

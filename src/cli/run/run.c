@@ -80,6 +80,7 @@ _Static_assert(TT_STORE_DEFAULT_PORT == 29500, "the help says so");
 /* Print the thread's last error as this command's. */
 static int run_fail(int exit_code) {
     tt__cli_error("run", "%s", tt_last_error());
+    tt__error_file_write(tt_last_error(), false); /* of whoever started this command, as torchrun does */
     return exit_code;
 }
 
@@ -182,8 +183,8 @@ static int put_variable(void *user, const char *name, const char *value, bool on
  * shell could run it. Ranks are counted as if all nodes had as many workers. */
 static void print_job(tt__job *job) {
     job->node = job->number < 0 ? 0 : job->number;
-    job->world = job->workers * job->nodes;
-    job->first_rank = job->workers * job->node;
+    job->world = job->role_world = job->workers * job->nodes;
+    job->first_rank = job->first_role_rank = job->workers * job->node;
     for (int i = 0; i < job->workers; i++) {
         char local_rank[32];
         snprintf(local_rank, sizeof local_rank, "--%s=%d", job->local_rank_name, i);

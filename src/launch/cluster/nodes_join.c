@@ -3,6 +3,7 @@
 #include "base/build.h"
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/machine/clock.h"
 #include "base/machine/host_name.h"
 #include "base/process/waits.h"
@@ -119,12 +120,13 @@ static json_t *card_of(const tt__nodes_member *m, const char *nonce) {
     const tt__job *job = m->job;
     char hostname[64] = "";
     tt__host_name(hostname, sizeof hostname);
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:s, s:s, s:o}", "version",
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:I, s:s, s:s, s:o}", "version",
                      tt_version(), "run_id", job->run_id, "min_nodes", job->min_nodes, "max_nodes", job->max_nodes,
                      "workers", job->workers, "max_restarts", job->max_restarts, "attempt", m->counts.attempt,
                      "restarts", m->counts.restarts, "kept", (int)m->kept, "recovery", m->counts.recovery, "trace",
                      job->at_end != NULL, "has_secret", (int)job->has_secret, "demands_it", (int)demands_secret(job),
-                     "hostname", hostname, "nonce", nonce, "problem", tt__talk_json(m->problem));
+                     "role", (json_int_t)tt__fnv_text(TT__FNV, job->role ? job->role : ""), "hostname", hostname,
+                     "nonce", nonce, "problem", tt__talk_json(m->problem));
 }
 
 /* Find this member's number: the one it was given, if no other has it, or the next. */
@@ -235,6 +237,7 @@ bool tt__talk_connect(tt__talk *t) {
 typedef struct card {
     const char *version, *run_id, *hostname, *nonce, *problem;
     int min_nodes, max_nodes, workers, max_restarts, kept, trace, has_secret, demands_it;
+    json_int_t role;
     tt__counts counts;
 } card;
 
@@ -288,6 +291,7 @@ static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
     node->signs = is_signed;
     node->wants_trace = c->trace;
     node->workers = c->workers;
+    node->role = (uint64_t)c->role;
     node->counts = c->counts;
     node->brings = c->kept;
     node->card = TT__CARD_READ;
@@ -307,12 +311,13 @@ static tt_status take_card(tt__talk *t, int id, const char *key, const char *tex
     card c = {0};
     json_t *read = tt__json_loads(text, 0, NULL);
     tt_status status = TT_OK;
-    if (!read || json_unpack(read, "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:s, s:s, s:s}",
-                             "version", &c.version, "run_id", &c.run_id, "min_nodes", &c.min_nodes, "max_nodes",
-                             &c.max_nodes, "workers", &c.workers, "max_restarts", &c.max_restarts, "attempt",
-                             &c.counts.attempt, "restarts", &c.counts.restarts, "kept", &c.kept, "recovery",
-                             &c.counts.recovery, "trace", &c.trace, "has_secret", &c.has_secret, "demands_it",
-                             &c.demands_it, "hostname", &c.hostname, "nonce", &c.nonce, "problem", &c.problem))
+    if (!read ||
+        json_unpack(read, "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:I, s:s, s:s, s:s}",
+                    "version", &c.version, "run_id", &c.run_id, "min_nodes", &c.min_nodes, "max_nodes", &c.max_nodes,
+                    "workers", &c.workers, "max_restarts", &c.max_restarts, "attempt", &c.counts.attempt, "restarts",
+                    &c.counts.restarts, "kept", &c.kept, "recovery", &c.counts.recovery, "trace", &c.trace,
+                    "has_secret", &c.has_secret, "demands_it", &c.demands_it, "role", &c.role, "hostname", &c.hostname,
+                    "nonce", &c.nonce, "problem", &c.problem))
         status = tt__fail(TT_ERR_PROTOCOL, "what node %d says of itself is not understood: \"%.100s\"", id, text);
     if (!is_signed && (status || c.has_secret)) {
         tt__talk_refuse(t, id, key);

@@ -19,13 +19,25 @@ enum { QUIET_MS = 3000, NEWCOMERS_MS = 300 };
 static bool read_node(tt__round *r, int k, const json_t *entry, const char **nonce) {
     tt__round_node *node = &r->of[k];
     const char *hostname;
-    if (json_unpack((json_t *)(uintptr_t)entry, "[i, i, s, s]", &node->member, &node->workers, &hostname, nonce) ||
+    json_int_t role;
+    if (json_unpack((json_t *)(uintptr_t)entry, "[i, i, I, s, s]", &node->member, &node->workers, &role, &hostname,
+                    nonce) ||
         node->workers < 1)
         return false;
+    node->role = (uint64_t)role;
     snprintf(node->hostname, sizeof node->hostname, "%s", hostname);
     node->first_rank = r->world - (TT__MUTANT(ranks_overlap) && k > 0);
     r->world += node->workers;
     return true;
+}
+
+/* Count the ranks of this node's role. */
+static void count_role(tt__round *r) {
+    for (int k = 0; k < r->n; k++) {
+        int ranks = r->of[k].role == r->of[r->own].role ? r->of[k].workers : 0;
+        r->first_role_rank += k < r->own ? ranks : 0;
+        r->role_world += ranks;
+    }
 }
 
 /* Read a round from news; NULL: it is none, or without this member. */
@@ -46,10 +58,12 @@ static tt__round *read_round(const tt__talk *t, const json_t *news) {
         r->own = r->of[k].member == t->id && !strcmp(nonce, t->nonce) ? k : r->own; /* it may be an earlier job's */
     }
     r->wants_trace = trace;
-    if (good && r->own >= 0)
-        return r;
-    free(r);
-    return NULL;
+    if (!good || r->own < 0) {
+        free(r);
+        return NULL;
+    }
+    count_role(r);
+    return r;
 }
 
 static tt__round *copy_round(const tt__round *r) {
@@ -171,7 +185,8 @@ static json_t *list_nodes(const tt__talk *t, bool *trace) {
         for (int id = 0; id < t->known && left; id++)
             if (is_ready(t, id) && (tt__talk_node_number(t, id) < 0) == newcomers) {
                 const tt__node *node = &t->of[id];
-                json_array_append_new(of, json_pack("[i, i, s, s]", id, node->workers, node->hostname, node->nonce));
+                json_array_append_new(of, json_pack("[i, i, I, s, s]", id, node->workers, (json_int_t)node->role,
+                                                    node->hostname, node->nonce));
                 *trace = *trace || node->wants_trace;
                 left--;
             }

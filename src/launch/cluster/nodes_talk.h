@@ -43,6 +43,7 @@ typedef struct tt__node {
     bool signs; /* what it writes is signed, with `nonce` as its context */
     char nonce[33];
     int workers;
+    uint64_t role; /* a hash of its --role */
     bool wants_trace;
     tt__counts counts; /* as its card says */
     bool brings;       /* its card says that it has workers that wait for a round after counts.recovery */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Return where temporary files go: TMPDIR, else /tmp. */
@@ -118,6 +119,45 @@ void tt__error_file_read(const char *path, tt__worker *worker) {
     worker->error_s = file_seconds(json_object_get(json_is_object(inner) ? more : root, "timestamp"));
     worker->secondary = json_is_true(json_object_get(more, "secondary"));
     json_decref(root);
+}
+
+/* What torchrun writes of the failed worker: its error file, and with it "errorCode", as Python counts exit codes. */
+static json_t *failure_json(const tt__worker *w) {
+    char seconds[24];
+    int64_t when_s = w->error_s ? w->error_s : w->when.realtime_ns / 1000000000;
+    snprintf(seconds, sizeof seconds, "%lld", (long long)when_s);
+    return json_pack("{s:{s:s, s:i, s:{s:s*, s:s, s:b}}}", "message", "message", w->message, "errorCode",
+                     WIFSIGNALED(w->status) ? -WTERMSIG(w->status) : WEXITSTATUS(w->status), "extraInfo",
+                     "py_callstack", w->traceback, "timestamp", seconds, "secondary", (int)w->secondary);
+}
+
+/* Write the text into a regular file, not through another user's link. */
+static int write_error_file(const char *path, const char *text) {
+    struct stat info;
+    size_t n = strlen(text);
+    int fd = tt__fd(open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
+    if (fd < 0)
+        return errno;
+    int failed = fstat(fd, &info) || (S_ISREG(info.st_mode) && ftruncate(fd, 0)) ? errno
+                 : !S_ISREG(info.st_mode)                                        ? EINVAL
+                 : write(fd, text, n) != (ssize_t)n                              ? EIO
+                                                                                 : 0;
+    close(fd);
+    return failed;
+}
+
+char *tt__error_file_text(const tt__worker *worker) {
+    json_t *root = worker->message ? failure_json(worker) : json_pack("{s:s}", "message", "<NONE>");
+    char *text = root ? tt__json_dumps(root, 0) : NULL;
+    json_decref(root);
+    return text;
+}
+
+int tt__error_file_hand_on(const char *path, const tt__worker *worker) {
+    char *text = tt__error_file_text(worker);
+    int failed = text ? write_error_file(path, text) : EILSEQ;
+    free(text);
+    return failed;
 }
 
 /* Remove what is in a folder, which workers may have filled with anything; `fd` is taken over. */

@@ -26,4 +26,11 @@ const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]);
 /* Read an error file into the worker's message, traceback, error_s and secondary. */
 void tt__error_file_read(const char *path, tt__worker *worker);
 
+/* Write what an error file says of a worker that failed as JSON in the same form, with "errorCode", which torchrun
+ * adds. Without a message it is "<NONE>". The caller frees it; NULL: no memory, or the message is no UTF-8. */
+char *tt__error_file_text(const tt__worker *worker);
+
+/* Write this to the file `path`. Returns 0 or errno. */
+int tt__error_file_hand_on(const char *path, const tt__worker *worker);
+
 #endif

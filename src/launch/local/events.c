@@ -1,4 +1,5 @@
 /* torchrun's events (--event-log-handler=console). */
+#include "launch/local/error_files.h"
 #include "launch/local/report.h"
 
 #include "base/machine/host_name.h"
@@ -18,18 +19,20 @@ static void write_event(tt__streams *streams, const tt__job *job, const tt__work
     snprintf(pid, sizeof pid, "%d", w ? (int)w->pid : 0);
     json_t *more = json_pack("{s:i, s:s}", "group_world_size", job->nodes, "entry_point", program);
     if (w && more)
-        json_object_update_new(more, json_pack("{s:[i], s:[i], s:[i], s:[i], s:[s]}", "local_rank", i, "role_rank",
-                                               job->first_rank + i, "role_world_size", job->world, "exit_code",
-                                               tt__end_code(w->status), "worker_pid", pid));
+        json_object_update_new(more,
+                               json_pack("{s:[i], s:[i], s:[i], s:[o], s:[o]}", "local_rank", i, "role_rank",
+                                         job->first_role_rank + i, "role_world_size", job->role_world, "exit_code",
+                                         succeeded ? json_null() : json_integer(tt__end_code(w->status)), "worker_pid",
+                                         succeeded ? json_null() : json_integer(w->pid)));
     char *more_text = more ? tt__json_dumps(more, 0) : NULL, name[64];
+    char *error = w && !succeeded ? tt__error_file_text(w) : NULL;
     snprintf(name, sizeof name, "torchelastic.worker.status.%s", state);
     json_t *metadata =
-        json_pack("{s:s, s:o, s:i, s:o, s:s, s:s, s:s, s:I, s:s, s:o, s:s?, s:i, s:n}", "run_id", job->run_id,
+        json_pack("{s:s, s:o, s:i, s:o, s:s, s:s, s:s, s:I, s:s, s:s?, s:s?, s:i, s:n}", "run_id", job->run_id,
                   "global_rank", w ? json_integer(job->first_rank + i) : json_null(), "group_rank", job->node,
                   "worker_id", w ? json_string(pid) : json_null(), "role", job->role, "hostname", host, "state", state,
-                  "total_run_time", (json_int_t)seconds, "rdzv_backend", job->rdzv_backend, "raw_error",
-                  w && w->message ? json_string(w->message) : json_null(), "metadata", more_text, "agent_restarts",
-                  job->restarts, "duration_ms");
+                  "total_run_time", (json_int_t)seconds, "rdzv_backend", job->rdzv_backend, "raw_error", error,
+                  "metadata", more_text, "agent_restarts", job->restarts, "duration_ms");
     json_t *event = json_pack("{s:s, s:s, s:i, s:o}", "name", name, "source", w ? "WORKER" : "AGENT", "timestamp", 0,
                               "metadata", metadata ? metadata : json_null());
     char *text = event ? tt__json_dumps(event, 0) : NULL;
@@ -39,6 +42,7 @@ static void write_event(tt__streams *streams, const tt__job *job, const tt__work
         tt__streams_write(streams, "\n", 1);
     }
     free(text);
+    free(error);
     free(more_text);
     json_decref(event);
     json_decref(more);

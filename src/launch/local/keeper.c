@@ -217,6 +217,8 @@ static void keeper_execute(struct keeper *k, const tt__keeper_message *message, 
     case TT__KEEPER_PLACE:
         k->job->first_rank = message->place.first_rank;
         k->job->world = message->place.world;
+        k->job->first_role_rank = message->place.first_role_rank;
+        k->job->role_world = message->place.role_world;
         k->job->node = message->place.node;
         k->job->nodes = message->place.nodes;
         k->job->restarts = message->place.restarts;
@@ -411,10 +413,10 @@ void tt__keeper_wait(const tt__keeper *keeper) {
 }
 
 void tt__keeper_send_place(const tt__keeper *keeper, const tt__job *job) {
-    launcher_send(keeper,
-                  (tt__keeper_message){.kind = TT__KEEPER_PLACE,
-                                       .worker = -1,
-                                       .place = {job->first_rank, job->world, job->node, job->nodes, job->restarts}});
+    launcher_send(keeper, (tt__keeper_message){.kind = TT__KEEPER_PLACE,
+                                               .worker = -1,
+                                               .place = {job->first_rank, job->world, job->first_role_rank,
+                                                         job->role_world, job->node, job->nodes, job->restarts}});
 }
 
 /* Send a message, with descriptor `fd` (-1: none), when the keeper has room for it. */

@@ -51,7 +51,7 @@ typedef struct tt__keeper_message {
     int32_t worker; /* which, of this node, from 0 on; -1: none */
     union {
         struct {
-            int32_t first_rank, world, node, nodes, restarts;
+            int32_t first_rank, world, first_role_rank, role_world, node, nodes, restarts;
         } place;
         struct {
             int32_t attempt, recovery, master_port;

@@ -7,6 +7,7 @@
 /* Who takes part in an attempt. */
 typedef struct tt__round_node {
     int member, workers, first_rank;
+    uint64_t role; /* a hash of its --role */
     char hostname[64];
 } tt__round_node;
 
@@ -16,7 +17,8 @@ typedef struct tt__round {
     int own;               /* this node's number */
     bool wants_trace;      /* a node does: tt__nodes_announce_done() then needs the ranks' last calls */
     int n, world;
-    tt__round_node of[]; /* (n) */
+    int first_role_rank, role_world; /* of this node's role: the ranks on earlier nodes, and on all */
+    tt__round_node of[];             /* (n) */
 } tt__round;
 
 /* Numbers that count on from one attempt to the next. */

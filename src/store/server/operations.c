@@ -233,7 +233,7 @@ static void do_queue_push(request *r) {
     if (!entry || !have_room(r, entry, sizeof(tt__store_item) + value.size))
         return;
     if (tt__store_entry_push(r->table, entry, value)) {
-        tt__store_release_waiters(entry);
+        tt__store_release_waiter(entry);
         return;
     }
     tt__store_table_settle(r->table, entry);

@@ -65,22 +65,31 @@ void tt__store_barrier_begin(tt__store_session *session, tt__store_entry *entry)
         add_place(session, entry, &entry->barriers);
 }
 
-/* Answer the sessions that wait for nothing else. A session that waits for more keys keeps its place in its array,
- * outside of the ring. */
+/* Count what the first place of the ring waited for as there. Answers its session, and returns true, if it waits for
+ * nothing else. Otherwise it keeps its place in its array, outside of the ring. */
+static bool release_first(tt__list_node *ring) {
+    tt__store_place *place = place_of_node(ring->next);
+    tt__store_session *session = place->session;
+    tt__list_remove(&place->in_entry);
+    place->entry = NULL;
+    if (--session->wait_missing)
+        return false;
+    tt__store_wait_cancel(session);
+    answer_wait(session);
+    return true;
+}
+
 static void release_ring(tt__list_node *ring) {
-    while (!tt__list_empty(ring)) {
-        tt__store_place *place = place_of_node(ring->next);
-        tt__store_session *session = place->session;
-        tt__list_remove(&place->in_entry);
-        place->entry = NULL;
-        if (--session->wait_missing == 0) {
-            tt__store_wait_cancel(session);
-            answer_wait(session);
-        }
-    }
+    while (!tt__list_empty(ring))
+        release_first(ring);
 }
 
 void tt__store_release_waiters(tt__store_entry *entry) { release_ring(&entry->waiters); }
+
+void tt__store_release_waiter(tt__store_entry *entry) {
+    while (!tt__list_empty(&entry->waiters) && !release_first(&entry->waiters)) {
+    }
+}
 
 void tt__store_release_barrier(tt__store_entry *entry) { release_ring(&entry->barriers); }
 

@@ -16,8 +16,10 @@ void tt__store_wait_cancel(tt__store_session *session);
 void tt__store_watch_begin(tt__store_session *session, tt__store_entry *entry);
 void tt__store_watch_end(tt__store_session *session);
 
-/* Answer the sessions for which only this entry's value was missing; those at its barrier. */
+/* Answer the sessions for which only this entry's value was missing: all of them, or the one that has waited longest,
+ * since a value of a queue is for one client; those at its barrier. */
 void tt__store_release_waiters(tt__store_entry *entry);
+void tt__store_release_waiter(tt__store_entry *entry);
 void tt__store_release_barrier(tt__store_entry *entry);
 
 /* Notify the sessions that watch the entry. `type` is TT__STORE_UPDATED, _CREATED or _DELETED. */

@@ -297,8 +297,36 @@ class Flags(unittest.TestCase):
         events = [json.loads(line) for line in said.stderr.splitlines() if line.startswith("{")]
         self.assertEqual([(e["source"], e["metadata"]["global_rank"], e["metadata"]["state"]) for e in events],
                          [("WORKER", 0, "SUCCEEDED"), ("WORKER", 1, "FAILED"), ("AGENT", None, "FAILED")])
-        self.assertEqual(json.loads(events[1]["metadata"]["metadata"])["exit_code"], [3])
+        more = [json.loads(e["metadata"]["metadata"]) for e in events]
+        self.assertEqual(([m["exit_code"] for m in more[:2]], more[0]["worker_pid"]), ([[None], [3]], [None]))
+        self.assertEqual(more[1]["worker_pid"], [int(events[1]["metadata"]["worker_id"])])
+        self.assertEqual([e["metadata"]["raw_error"] for e in events], [None, '{"message": "<NONE>"}', None])
         self.assertNotIn("{", run("--event-log-handler=null", "true").stderr)
+
+    def test_own_error_file(self):
+        """Whoever starts tutti run reads the first failure where it reads torchrun's: another launcher, for one."""
+        fail = """[ $RANK = 1 ] || exec sleep 600
+            echo '{"message": {"message": "E: x", "extraInfo": {"py_callstack": "a stack", "timestamp": "17"}}}' \\
+                >$TORCHELASTIC_ERROR_FILE
+            exit 4"""
+        failing = ["--nproc-per-node=2", "--settle-period=0", "sh", "-c", fail]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "error.json")
+            run(*failing, code=4, TORCHELASTIC_ERROR_FILE=path)
+            with open(path) as file:
+                error = json.load(file)["message"]
+            self.assertEqual((error["message"], error["errorCode"]), ("E: x", 4))
+            self.assertEqual((error["extraInfo"]["py_callstack"], error["extraInfo"]["timestamp"]), ("a stack", "17"))
+            os.remove(path)
+            run("--nproc-per-node=2", "sh", "-c", "kill -9 $$", code=137, TORCHELASTIC_ERROR_FILE=path)
+            run("true", TORCHELASTIC_ERROR_FILE=path)
+            self.assertFalse(os.path.exists(path))
+            run("/no/such/program", code=127, TORCHELASTIC_ERROR_FILE=path)
+            with open(path) as file:
+                self.assertIn("/no/such/program", json.load(file)["message"]["message"])
+            said = run(*failing, code=4, TORCHELASTIC_ERROR_FILE=f"{folder}/none/error.json")
+            self.assertIn("can't write " + folder, said.stderr)
+        self.assertIn("its message:\n    E: x", run(TUTTI, "run", *failing, code=4).stderr.split("rank 0 failed")[1])
 
     def test_print_completion(self):
         self.assertEqual(run("--print-completion", "bash").stdout, tutti("completion", "bash").stdout)

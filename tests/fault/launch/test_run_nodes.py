@@ -80,6 +80,18 @@ class Nodes(unittest.TestCase):
         expected = [(0, 0, 2, 0), (1, 1, 2, 0), (2, 0, 1, 1), (3, 0, 3, 2), (4, 1, 3, 2), (5, 2, 3, 2)]
         self.assertEqual(seen, {f"{r} {l} 6 {n} {g} 3 {r} {job.port}" for r, l, n, g in expected})
 
+    def test_ranks_count_through_the_nodes_of_a_role(self):
+        say = 'echo "$RANK $WORLD_SIZE $ROLE_NAME $ROLE_RANK $ROLE_WORLD_SIZE"'
+        job = Job(say, nodes=3, nproc=1, only=())
+        for node, (nproc, role) in enumerate(((2, "a"), (1, "b"), (3, "a"))):
+            job.start(node, say, 3, nproc, (f"--role={role}",))
+        seen = set()
+        for code, out, err in job.end().values():
+            self.assertEqual(code, 0, err)
+            seen.update(out.splitlines())
+        expected = [(0, "a", 0, 5), (1, "a", 1, 5), (2, "b", 0, 1), (3, "a", 2, 5), (4, "a", 3, 5), (5, "a", 4, 5)]
+        self.assertEqual(seen, {f"{r} 6 {role} {n} {of}" for r, role, n, of in expected})
+
     def test_all_reports_name_the_rank_that_failed(self):
         job = Job('if [ $RANK = 3 ]; then echo "it was me" >&2; exit 7; fi; exec sleep 1000')
         for code, _, err in job.end().values():

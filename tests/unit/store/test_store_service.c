@@ -157,6 +157,29 @@ static void waiters_are_released(void **state) {
     }
 }
 
+static void a_push_releases_one_waiter(void **state) {
+    (void)state;
+    tt__store_session c;
+    tt__store_session_init(&c, &service, NULL);
+    say(&c, "00 CE F7 85 3C");
+    say(&c, "06 02 00*7 01 00*7 'q' 01 00*7 'x'"); /* waits for a key, too: not the one that is released */
+    say(&a, "06 01 00*7 01 00*7 'q'");
+    say(&b, "06 01 00*7 01 00*7 'q'");
+    say(&c, "0E 01 00*7 'q' 01 00*7 '1'"); /* as a client that sends on while it waits */
+    hear(&c, "");
+    hear(&b, "");
+    hear(&a, "00");
+    say(&c, "0E 01 00*7 'q' 01 00*7 '2'");
+    hear(&b, "00");
+    say(&a, "0F 01 00*7 'q'");
+    hear(&a, "02 00*7 01 00*7 '1'");
+    say(&b, "0F 01 00*7 'q'");
+    hear(&b, "01 00*7 01 00*7 '2'");
+    say(&a, "01 01 00*7 'x' 00*8");
+    hear(&c, "00");
+    tt__store_session_end(&c);
+}
+
 static void a_push_releases_waiters(void **state) {
     (void)state;
     say(&a, "06 01 00*7 03 00*7 2F 71 32");
@@ -402,6 +425,7 @@ int main(void) {
         ALONE(cuts_change_nothing),
         TWO(waiters_are_released),
         TWO(a_push_releases_waiters),
+        TWO(a_push_releases_one_waiter),
         TWO(a_wait_needs_all_its_keys),
         TWO(a_second_wait_replaces_the_first),
         TWO(a_dead_waiter_is_forgotten),
