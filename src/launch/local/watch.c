@@ -325,6 +325,10 @@ static bool caller_receive(tt__watch *watch, int which) {
     int memory, got = tt__job_receive(c->fd, &packet, &memory);
     if (got <= 0)
         return got == 0;
+    if (memory >= 0 && !tt__is_sealed_memory(memory)) { /* reading another kind of file may take any time */
+        close(memory);
+        return false;
+    }
     if (packet.kind == TT__JOB_RECORDER && c->seat < 0 && !c->old)
         return take_recorder(watch, which, &packet.recorder, memory);
     if (packet.kind == TT__JOB_TIMERS && memory >= 0 && c->seat < 0 && !c->old && !c->timed) {
