@@ -20,12 +20,17 @@ static bool read_node(tt__round *r, int k, const json_t *entry, const char **non
     tt__round_node *node = &r->of[k];
     const char *hostname;
     if (json_unpack((json_t *)(uintptr_t)entry, "[i, i, s, s]", &node->member, &node->workers, &hostname, nonce) ||
-        node->workers < 1)
+        node->workers < 1 || node->workers > TT__WORKERS_MAX)
         return false;
     snprintf(node->hostname, sizeof node->hostname, "%s", hostname);
     node->first_rank = r->world - (TT__MUTANT(ranks_overlap) && k > 0);
     r->world += node->workers;
     return true;
+}
+
+/* Are these a round's numbers? */
+static bool has_sane_numbers(const tt__round *r) {
+    return r->attempt >= 0 && tt__counts_are_sane(&(tt__counts){r->attempt, r->restarts, r->recovery});
 }
 
 /* Read a round from news; NULL: it is none, or without this member. */
@@ -39,7 +44,8 @@ static tt__round *read_round(const tt__talk *t, const json_t *news) {
     r->own = -1;
     r->n = (int)n;
     bool good = !json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:b}", "attempt", &r->attempt, "restarts",
-                             &r->restarts, "recovery", &r->recovery, "trace", &trace);
+                             &r->restarts, "recovery", &r->recovery, "trace", &trace) &&
+                n <= TT__MEMBERS_MAX && has_sane_numbers(r);
     for (int k = 0; good && k < r->n; k++) {
         const char *nonce = "";
         good = read_node(r, k, json_array_get(of, (size_t)k), &nonce);
@@ -48,6 +54,8 @@ static tt__round *read_round(const tt__talk *t, const json_t *news) {
     r->wants_trace = trace;
     if (good && r->own >= 0)
         return r;
+    if (!good)
+        tt__log(TT_LOG_WARNING, "the round that node 0 announces is not understood");
     free(r);
     return NULL;
 }
@@ -171,7 +179,8 @@ static json_t *list_nodes(const tt__talk *t, bool *trace) {
         for (int id = 0; id < t->known && left; id++)
             if (is_ready(t, id) && (tt__talk_node_number(t, id) < 0) == newcomers) {
                 const tt__node *node = &t->of[id];
-                json_array_append_new(of, json_pack("[i, i, s, s]", id, node->workers, node->hostname, node->nonce));
+                json_array_append_new(
+                    of, json_pack("[i, i, o, s]", id, node->workers, tt__talk_json(node->hostname), node->nonce));
                 *trace = *trace || node->wants_trace;
                 left--;
             }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REFUSED_MS = 10000, MAX_ID = 1 << 16 }; /* between log lines about one member; most members in a job's life */
+enum { REFUSED_MS = 10000 }; /* between log lines about one member */
 
 bool tt__talk_stopped(const tt__talk *t) {
     pthread_mutex_lock(&t->nodes->lock);
@@ -30,7 +30,7 @@ tt_status tt__talk_know(tt__talk *t, int id) {
     if (id < t->known)
         return TT_OK;
     int n = t->known * 2 > id + 1 ? t->known * 2 : id + 1;
-    tt__node *of = id < MAX_ID ? realloc(t->of, (size_t)n * sizeof *of) : NULL;
+    tt__node *of = id < TT__MEMBERS_MAX ? realloc(t->of, (size_t)n * sizeof *of) : NULL;
     if (!of)
         return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", n);
     memset(of + t->known, 0, (size_t)(n - t->known) * sizeof *of);
