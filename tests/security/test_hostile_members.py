@@ -115,6 +115,22 @@ class HostileNode(unittest.TestCase):
         job.join(hostname="h" * 62 + "\u00e9")
         self.assertEqual(job.world(), 2)
 
+    def test_lines_that_are_forged(self):
+        """What a node says stands in one line of the launcher's, and a terminal obeys nothing of it."""
+        forged = "\ntutti run: forged\x1b[2J\u009b31m"
+        job = self.start()
+        job.join(hostname="other" + forged)
+        self.assertEqual(job.world(), 2)
+        job.say(what="signal", signal=15)
+        job.say(what="done")
+        job.store.append("tutti/nodes/left", "1 ")
+        _, out = job.ends()
+        self.assertIn("node 1 (other tutti run: forged31m) got SIGTERM", out)
+        job = self.start()
+        job.join(version=forged)
+        _, out = job.ends()
+        self.assertRegex(out, "node 1 runs Tutti .*tutti run: fo")
+
     def test_news_that_no_node_has(self):
         end = dict(what="ended", attempt=0, rank=1, pid=7, status=256, exec_errno=0, told=0, secondary=False,
                    waited=False, message="", tail="", when=1, error_s=0, signal_s=0)

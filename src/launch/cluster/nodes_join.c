@@ -8,6 +8,7 @@
 #include "base/process/waits.h"
 #include "base/random_bytes.h"
 #include "base/text/json.h"
+#include "base/text/plain_text.h"
 #include "launch/cluster/election.h"
 #include "launch/cluster/nodes.h"
 #include "launch/cluster/nodes_talk.h"
@@ -293,6 +294,7 @@ static tt_status check_card(const tt__talk *t, int id, const card *c) {
 static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
     tt__node *node = tt__talk_node(t, id);
     snprintf(node->hostname, sizeof node->hostname, "%s", c->hostname);
+    tt__make_plain_name(node->hostname);
     node->signs = is_signed;
     node->wants_trace = c->trace;
     node->workers = c->workers;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
+#include "base/text/plain_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ static bool read_node(tt__round *r, int k, const json_t *entry, const char **non
         node->workers < 1 || node->workers > TT__WORKERS_MAX)
         return false;
     snprintf(node->hostname, sizeof node->hostname, "%s", hostname);
+    tt__make_plain_name(node->hostname);
     node->first_rank = r->world - (TT__MUTANT(ranks_overlap) && k > 0);
     r->world += node->workers;
     return true;
@@ -33,12 +35,13 @@ static bool has_sane_numbers(const tt__round *r) {
     return r->attempt >= 0 && tt__counts_are_sane(&(tt__counts){r->attempt, r->restarts, r->recovery});
 }
 
-/* Read a round from news; NULL: it is none, or without this member. */
-static tt__round *read_round(const tt__talk *t, const json_t *news) {
+/* Read a round from news; NULL: it is none, or (*other) without this member. */
+static tt__round *read_round(const tt__talk *t, const json_t *news, bool *other) {
     json_t *of = json_object_get(news, "of");
     size_t n = json_array_size(of);
     tt__round *r = calloc(1, sizeof *r + n * sizeof *r->of);
     int trace = 0;
+    *other = false;
     if (!r)
         return NULL;
     r->own = -1;
@@ -52,6 +55,7 @@ static tt__round *read_round(const tt__talk *t, const json_t *news) {
         r->own = r->of[k].member == t->id && !strcmp(nonce, t->nonce) ? k : r->own; /* it may be an earlier job's */
     }
     r->wants_trace = trace;
+    *other = good && r->own < 0;
     if (good && r->own >= 0)
         return r;
     if (!good)
@@ -77,11 +81,12 @@ static void tell_spare(tt__talk *t, const json_t *news) {
 }
 
 void tt__talk_take_round(tt__talk *t, const json_t *news) {
-    tt__round *r = read_round(t, news);
-    if (!r) {
+    bool other;
+    tt__round *r = read_round(t, news, &other);
+    if (other)
         tell_spare(t, news);
+    if (!r)
         return;
-    }
     bool *shown = calloc((size_t)r->n, sizeof *shown);
     tt__round *copy = copy_round(r);
     if (!shown || !copy) {
