@@ -185,8 +185,8 @@ static bool rewrite(int fd, const char *text, size_t n) {
     return lseek(fd, 0, SEEK_SET) == 0 && tt__quiet_write(fd, text, n) == (ssize_t)n && ftruncate(fd, (off_t)n) == 0;
 }
 
-/* Open the folder of `path`, whose last name is *name; AT_FDCWD: it has none. A link is followed if it is this user's or
- * root's: others may have exchanged the folder above. -1: errno says why. */
+/* Open the folder of `path`, whose last name is *name; AT_FDCWD: it has none. A link is followed if it is this user's
+ * or root's: others may have exchanged the folder above. -1: errno says why. */
 static int open_error_folder(const char *path, const char **name) {
     char folder[PATH_MAX];
     struct stat link;

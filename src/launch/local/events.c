@@ -21,7 +21,7 @@ static void write_event(tt__streams *streams, const tt__job *job, const tt__work
         json_object_update_new(more, json_pack("{s:[i], s:[i], s:[i], s:[i], s:[s]}", "local_rank", i, "role_rank",
                                                job->first_rank + i, "role_world_size", job->world, "exit_code",
                                                tt__end_code(w->status), "worker_pid", pid));
-    char *more_text = more ? tt__json_dumps(more, 0) : NULL, name[64];
+    char *more_text = more ? tt__json_dumps(more, JSON_ENSURE_ASCII) : NULL, name[64];
     snprintf(name, sizeof name, "torchelastic.worker.status.%s", state);
     json_t *metadata =
         json_pack("{s:s, s:o, s:i, s:o, s:s, s:s, s:s, s:I, s:s, s:o, s:s?, s:i, s:n}", "run_id", job->run_id,
@@ -32,7 +32,8 @@ static void write_event(tt__streams *streams, const tt__job *job, const tt__work
                   job->restarts, "duration_ms");
     json_t *event = json_pack("{s:s, s:s, s:i, s:o}", "name", name, "source", w ? "WORKER" : "AGENT", "timestamp", 0,
                               "metadata", metadata ? metadata : json_null());
-    char *text = event ? tt__json_dumps(event, 0) : NULL;
+    /* as torchrun's; and terminals obey some characters beyond ASCII (U+009B) */
+    char *text = event ? tt__json_dumps(event, JSON_ENSURE_ASCII) : NULL;
     if (text) {
         tt__streams_begin_line(streams);
         tt__streams_write(streams, text, strlen(text));

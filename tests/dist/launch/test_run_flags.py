@@ -299,6 +299,12 @@ class Flags(unittest.TestCase):
                          [("WORKER", 0, "SUCCEEDED"), ("WORKER", 1, "FAILED"), ("AGENT", None, "FAILED")])
         self.assertEqual(json.loads(events[1]["metadata"]["metadata"])["exit_code"], [3])
         self.assertNotIn("{", run("--event-log-handler=null", "true").stderr)
+        # A worker's message does nothing to a terminal.
+        message = r"""printf '{"message": "\302\2332J caf\303\251"}' >$TORCHELASTIC_ERROR_FILE; exit 1"""
+        said = run("--event-log-handler=console", "sh", "-c", message, code=1).stderr
+        self.assertNotIn("\x9b", said)
+        events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        self.assertEqual(events[0]["metadata"]["raw_error"], "\x9b2J caf\xe9")
 
     def test_print_completion(self):
         self.assertEqual(run("--print-completion", "bash").stdout, tutti("completion", "bash").stdout)
