@@ -23,6 +23,7 @@ TUTTI = os.environ["TUTTI"]
 
 MAGIC, SIZE = 0x32626F4A74747554, 688  # of src/net/job/job_socket.h
 RECORDER, TIMERS = 1, 8
+BLOB, RANK_SIZE, RANK_AT = 0x31626F6C42747454, 168, 88  # of src/launch/local/snapshot.c, job_socket.h
 
 
 def hand_in(kind, file):
@@ -130,6 +131,21 @@ class HostileNode(unittest.TestCase):
         job.join(version=forged)
         _, out = job.ends()
         self.assertRegex(out, "node 1 runs Tutti .*tutti run: fo")
+
+    def test_more_ranks_than_a_node_has(self):
+        """Each that is shown to a reader takes the launcher a descriptor."""
+        job = self.start()
+        job.join()
+        self.assertEqual(job.world(), 2)
+        rank = struct.pack("<ii", 1, 1).ljust(RANK_AT, b"\0") + struct.pack("<iIQ", 1, 1, 0)
+        blob = struct.pack("<QII", BLOB, 3000, RANK_SIZE) + (rank.ljust(RANK_SIZE, b"\0") + b"x") * 3000
+        job.store.set("tutti/nodes/look/1/1", blob)
+        top = subprocess.run([TUTTI, "top", "--once", str(job.launcher.pid)], capture_output=True, text=True,
+                             timeout=DEADLINE, check=False)
+        self.assertEqual(top.returncode, 0, top.stderr)
+        self.assertLess(len(os.listdir(f"/proc/{job.launcher.pid}/fd")), 100)
+        job.launcher.terminate()
+        self.assertIn("shows 3000 ranks: expected at most 1", job.ends()[1])
 
     def test_news_that_no_node_has(self):
         end = dict(what="ended", attempt=0, rank=1, pid=7, status=256, exec_errno=0, told=0, secondary=False,
