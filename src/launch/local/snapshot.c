@@ -25,8 +25,8 @@ void tt__seen_map(tt__seen_rank *seen) {
     const tt__job_recorder *at = &seen->rank.at;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before = at->offset % page, size = before + at->size;
     struct stat info;
-    if (!at->size || !tt__is_sealed_memory(memory) || fstat(memory, &info) || (uint64_t)info.st_size < at->size ||
-        (uint64_t)info.st_size - at->size < at->offset)
+    if (!at->size || at->offset % TT__RECORDER_ALIGN || !tt__is_sealed_memory(memory) || fstat(memory, &info) ||
+        (uint64_t)info.st_size < at->size || (uint64_t)info.st_size - at->size < at->offset)
         return;
     void *mapping = mmap(NULL, size, PROT_READ, MAP_SHARED, memory, (off_t)(at->offset - before));
     if (mapping == MAP_FAILED)

@@ -135,7 +135,7 @@ static void seat_release(seat *s) {
 /* Take the recorder in `memory`, which this takes over. */
 static bool take_recorder(tt__watch *watch, int which, const tt__job_recorder *at, int memory) {
     int i = at->rank - watch->first_rank;
-    if (memory < 0 || i < 0 || i >= watch->n || at->size > MAX_RECORDER) {
+    if (memory < 0 || i < 0 || i >= watch->n || at->size > MAX_RECORDER || at->offset % TT__RECORDER_ALIGN) {
         tt__close_fd(&memory);
         return false;
     }
