@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,6 +185,35 @@ static bool rewrite(int fd, const char *text, size_t n) {
     return lseek(fd, 0, SEEK_SET) == 0 && tt__quiet_write(fd, text, n) == (ssize_t)n && ftruncate(fd, (off_t)n) == 0;
 }
 
+/* Open the folder of `path`, whose last name is *name; AT_FDCWD: it has none. A link is followed if it is this user's
+ * or root's: others may have exchanged the folder above. -1: errno says why. */
+static int open_error_folder(const char *path, const char **name) {
+    char folder[PATH_MAX];
+    struct stat link;
+    const char *slash = strrchr(path, '/');
+    *name = slash ? slash + 1 : path;
+    if (!slash)
+        return AT_FDCWD;
+    int length = slash == path ? 1 : (int)(slash - path);
+    if (snprintf(folder, sizeof folder, "%.*s", length, path) >= (int)sizeof folder) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    bool follows = !lstat(folder, &link) && S_ISLNK(link.st_mode) && (link.st_uid == geteuid() || link.st_uid == 0);
+    return tt__fd(open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC | (follows ? 0 : O_NOFOLLOW)));
+}
+
+static int open_error_file(const char *path) {
+    const char *name;
+    int folder = open_error_folder(path, &name);
+    if (folder < 0 && folder != AT_FDCWD)
+        return -1;
+    int fd = tt__fd(openat(folder, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
+    if (folder >= 0)
+        close(folder);
+    return fd;
+}
+
 void tt__error_file_write(const char *message, bool secondary) {
     void (*take)(const char *, bool) = report_taker;
     if (take) {
@@ -200,7 +230,7 @@ void tt__error_file_write(const char *message, bool secondary) {
                  "{\"message\": {\"message\": \"%s\", \"extraInfo\": {\"timestamp\": \"%lld\", \"secondary\": %s}}}\n",
                  escaped, (long long)time(NULL), secondary ? "true" : "false");
     struct stat file;
-    int fd = tt__fd(open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
+    int fd = open_error_file(path);
     if (fd < 0)
         return;
     /* another user may have put a link or a FIFO there */

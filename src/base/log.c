@@ -115,6 +115,8 @@ void tt__log(tt_log_level level, const char *format, ...) {
     tt__vformat(line, sizeof line, format, args);
     va_end(args);
     tt__make_plain(line); /* it may quote files and other processes */
+    for (char *end = line; (end = strchr(end, '\n'));)
+        *end = ' ';
     if (log_write)
         log_write(level, line, log_user);
     if ((int)level >= stderr_threshold())

@@ -46,6 +46,10 @@ typedef struct tt__job_look {
     void (*show)(void *user, const char *line); /* as tt__streams_show() */
 } tt__job_look;
 
+/* Most workers of a node, most nodes that ever join a job, and the highest number of an attempt or a round that is
+ * believed: all sums of them fit into an int. */
+enum { TT__WORKERS_MAX = 4096, TT__MEMBERS_MAX = 1 << 16, TT__COUNT_MAX = 1 << 30 };
+
 /* Identifies a folder, whatever its name: the numbers of its file system and of the folder in that. */
 typedef struct tt__folder_id {
     uint64_t device, inode;

@@ -42,7 +42,7 @@ tt__survivors tt__launcher_survivors(const launcher *l) {
             continue;
         s.waiting++;
         if (words.lost)
-            s.blamed = (int)words.lost - 1;
+            s.blamed = (int)(words.lost - 1);
     }
     return s;
 }

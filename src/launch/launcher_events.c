@@ -100,11 +100,10 @@ static void note_own_message(tt__worker *w) {
 }
 
 static void read_tail(launcher *l, int i) {
-    char path[PATH_MAX];
     tt__streams_drain(&l->streams, i);
     if (l->job->logs && l->job->logs->files[i] & TT__STDERR)
         tt__streams_take_tail(&l->streams, i,
-                              tt__logs_path(l->job->logs, l->job->attempt, i, tt__logs_file(TT__STDERR), path));
+                              tt__logs_open(l->job->logs, l->job->attempt, i, tt__logs_file(TT__STDERR)));
 }
 
 /* Worker `i` has ended. untold: the keeper had certainly not signalled it before. */
@@ -124,7 +123,7 @@ static void worker_ended(launcher *l, int i, int status, bool untold) {
         w->sent_signal = event.ended.agreed = tt__launcher_agreed_stop(l, i);
     w->waited = tt__launcher_waits(l, i);
     if (status != 0 && w->pid) /* if never started, it has at most a file of an earlier attempt */
-        tt__error_file_read(tt__job_error_file(l->job, i, path), w);
+        tt__job_error_file_read(l->job, i, w);
     note_memory_kill(l, w);
     note_own_message(w);
     tt__watchdog_ended(l, i);

@@ -3,6 +3,7 @@
 #include "launch/launcher_parts.h"
 
 #include "base/error.h"
+#include "base/files/fd.h"
 #include "base/machine/clock.h"
 #include "base/process/proc_state.h"
 #include "launch/local/health.h"
@@ -223,10 +224,8 @@ bool tt__watchdog_timed(void *user, pid_t pid, int caller, int memory) {
         tt__timers_remove(&l->watchdog->timers, caller);
         return true;
     }
-    if (pid > 1 && l->watchdog->timers.n < l->watchdog->most_timed) {
-        tt__timers_add(&l->watchdog->timers, caller, worker_above(l, pid), pid, memory);
-        return true;
-    }
+    if (pid > 1 && l->watchdog->timers.n < l->watchdog->most_timed)
+        return tt__timers_add(&l->watchdog->timers, caller, worker_above(l, pid), pid, memory);
     if (pid > 1)
         say_too_many_timed(l, pid);
     close(memory);
@@ -293,9 +292,11 @@ static void look_at_timers(launcher *l) {
     while (tt__timers_expired(&l->watchdog->timers, &expired))
         expire(l, &expired);
     while (tt__file_timers_expired(&l->watchdog->file_timers, &expired)) {
+        expired.pidfd = tt__fd((int)syscall(SYS_pidfd_open, expired.pid, 0)); /* first: it may end at any time */
         expired.worker = worker_above(l, expired.pid);
         if (expired.worker >= 0) /* else it has ended, and its pid may be another process's */
             expire(l, &expired);
+        tt__close_fd(&expired.pidfd);
     }
 }
 

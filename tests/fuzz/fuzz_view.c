@@ -77,7 +77,7 @@ static void look_at(const void *blob, size_t size) {
     tt__view view;
     char *text = NULL;
     size_t length = 0;
-    if (tt__blob_unpack(&snapshot, blob, size)) {
+    if (tt__blob_unpack(&snapshot, 1 << 16, blob, size)) {
         tt__snapshot_free(&snapshot);
         return;
     }

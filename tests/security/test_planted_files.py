@@ -158,6 +158,30 @@ class Planted(unittest.TestCase):
         self.assertTrue((self.shared / "was").exists())
         self.assertEqual([path.name for path in self.shared.glob("*/below/*")], ["model"])
 
+    def test_reports_of_errors_whose_folder_is_exchanged(self):
+        """What another folder has under their names is neither read nor removed."""
+        os.chown(self.shared, 0, STRANGER)
+        self.shared.chmod(0o2775)
+        precious = self.base / "precious"
+        precious.mkdir()
+        links = ('mkdir -p "$name/attempt_0" "$name/attempt_1"; ln -s ../../../precious "$name/attempt_0/0"; '
+                 'ln -s ../../../precious "$name/attempt_1/0"')
+        for file, name, exchange, flags in (
+                ("error.json", "none_*", links, ["--rdzv-id=none", f"--log-dir={self.shared}", "--tee=3"]),
+                ("worker-0.json", "tutti-*", 'ln -s ../precious "$name"', [])):
+            with self.subTest(file):
+                (precious / file).write_text('{"message": "of another job"}')
+                done = subprocess.run(
+                    [TUTTI, "run", "--max-restarts=1", *flags, "setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}",
+                     "--clear-groups", "sh", "-c", f"cd {self.shared}; test -e was || {{ name=$(basename {name}); "
+                     f"mv \"$name\" was; {exchange}; }}; exit 1"], capture_output=True, text=True, timeout=DEADLINE,
+                    check=False, env=dict(os.environ, TMPDIR=str(self.shared)))
+                self.assertTrue((self.shared / "was").exists(), done.stderr)
+                self.assertNotIn("of another job", done.stderr)
+                self.assertEqual(os.listdir(precious), [file])
+                (precious / file).unlink()
+                shutil.rmtree(self.shared / "was")
+
     def plugin(self, folder):
         """A back end of the stranger's that leaves a file when it is loaded."""
         if not shutil.which("cc"):
@@ -244,6 +268,17 @@ class Planted(unittest.TestCase):
                          TORCHELASTIC_ERROR_FILE=f"{self.shared}/{name}")
         self.assertEqual(empty.stat().st_size, 0)
         self.assertIn("can't make the folder", (self.shared / "new").read_text())
+
+    def test_the_folder_of_an_error_file(self):
+        """Another user's link is not followed, root's is."""
+        theirs = self.base / "theirs"
+        theirs.mkdir()
+        self.stranger("ln -s ../theirs folder")
+        os.symlink("../theirs", self.shared / "own")
+        for folder, made in (("folder", []), ("own", ["error.json"])):
+            self.refused(LOG, "/proc/none", text="can't make the folder",
+                         TORCHELASTIC_ERROR_FILE=f"{self.shared}/{folder}/error.json")
+            self.assertEqual(os.listdir(theirs), made)
 
     def test_a_download(self):
         part = self.shared / "file.bin.part"

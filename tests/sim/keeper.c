@@ -505,10 +505,10 @@ int tt__keeper_receive(const tt__keeper *launchers, tt__keeper_message *m) {
     return 1;
 }
 
-/* Read a worker's report; `path` is its number. */
-void tt__error_file_read(const char *path, tt__worker *w) {
-    w->secondary = own()->of[atoi(path)].secondary;
-    w->error_s = own()->of[atoi(path)].error_s;
+void tt__job_error_file_read(const tt__job *job, int i, tt__worker *w) {
+    (void)job;
+    w->secondary = own()->of[i].secondary;
+    w->error_s = own()->of[i].error_s;
     w->message = NULL;
 }
 

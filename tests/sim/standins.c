@@ -109,10 +109,10 @@ void tt__streams_flush(tt__streams *streams, int64_t stall_ms) {
     (void)stall_ms;
 }
 
-void tt__streams_take_tail(tt__streams *streams, int rank, const char *path) {
+void tt__streams_take_tail(tt__streams *streams, int rank, int fd) {
     (void)streams;
     (void)rank;
-    (void)path;
+    (void)fd;
 }
 
 const char *tt__streams_tail(const tt__streams *streams, int rank, char *text) {
@@ -236,7 +236,7 @@ tt_status tt__watch_snapshot_of(const tt__watch *watch, int i, tt__snapshot *sna
     return tt__watch_snapshot(watch, snapshot);
 }
 
-/* ---- error files: a worker's is named by its number */
+/* ---- error files: keeper.c has what is in them */
 
 tt_status tt__job_error_dir_name(tt__job *job) {
     snprintf(job->error_dir, sizeof job->error_dir, "errors");
@@ -244,12 +244,6 @@ tt_status tt__job_error_dir_name(tt__job *job) {
 }
 
 tt_status tt__job_error_dir_failed(int errnum) { return tt__fail_errno(TT_ERR_IO, errnum, "no folder"); }
-
-const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]) {
-    (void)job;
-    snprintf(path, PATH_MAX, "%d", i);
-    return path;
-}
 
 void tt__job_error_dir_clear(const tt__job *job) { (void)job; }
 void tt__job_error_dir_remove(const tt__job *job) { (void)job; }

@@ -33,6 +33,9 @@ class TorchClient:
         value = value if isinstance(value, bytes) else value.encode()
         self.socket.sendall(b"\x01" + self.string(b"/" + key.encode()) + self.string(value))
 
+    def append(self, key, value):
+        self.socket.sendall(b"\x09" + self.string(b"/" + key.encode()) + self.string(value.encode()))
+
     def has(self, key):
         self.socket.sendall(b"\x05" + struct.pack("<Q", 1) + self.string(b"/" + key.encode()))
         return self.number(1, "<B") == 0

@@ -17,8 +17,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-enum { MAX_WORKERS = 4096 };
-
 /* "3", or "2:4". */
 static tt_status count_nodes(tt__job *job, const tt__run_flags *flags) {
     const char *nnodes = flags->nnodes, *colon = strchr(nnodes, ':');
@@ -53,10 +51,10 @@ static tt_status count_workers(tt__job *job, const tt__run_flags *flags) {
         n = cores;
     else if (!strcmp(text, "gpu") || !strcmp(text, "xpu"))
         TT__TRY(tt__count_devices(text, &n));
-    else if (strcmp(text, "auto") != 0 && tt__parse_i64("--nproc-per-node", text, 1, MAX_WORKERS, &n))
+    else if (strcmp(text, "auto") != 0 && tt__parse_i64("--nproc-per-node", text, 1, TT__WORKERS_MAX, &n))
         return tt__fail(TT_ERR_INVALID,
                         "--nproc-per-node: expected a number from 1 to %d, auto, cpu or gpu, got \"%.100s\"",
-                        MAX_WORKERS, text);
+                        TT__WORKERS_MAX, text);
     job->workers = (int)n;
     const char *threads = getenv("OMP_NUM_THREADS");
     int share = job->workers > 0 ? cores / job->workers : 1;

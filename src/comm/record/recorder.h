@@ -218,6 +218,7 @@ typedef struct tt__recorder {
 } tt__recorder;
 
 _Static_assert(offsetof(tt__recorder, recovery) == TT__RECOVERY_AT, "readers know where the words lie");
+_Static_assert(TT__RECORDER_ALIGN % _Alignof(tt__recorder) == 0, "a launcher maps it where ranks say");
 
 #define TT__RECORDER_MAGIC UINT64_C(0x3872636552745454) /* "TTtRecr8" */
 

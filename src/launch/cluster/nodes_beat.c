@@ -17,8 +17,9 @@ void tt__talk_expect_news(tt__talk *t) { t->hurry_until_ms = tt__deadline_ms(HUR
 
 /* Take a member's beat; false: it is not later than the last. */
 static bool take_beat(tt__node *node, const char *beat) {
+    enum { SHIFT = 48 }; /* no member ever counts so far */
     long long beats, news, first;
-    if (sscanf(beat, "%lld %lld %lld", &beats, &news, &first) != 3 ||
+    if (sscanf(beat, "%lld %lld %lld", &beats, &news, &first) != 3 || (beats | news | first) >> SHIFT ||
         (TT__MUTANT(old_beat_counts) ? beats < node->beats : beats <= node->beats))
         return false;
     node->beats = beats;

@@ -9,6 +9,7 @@
 #include "base/process/waits.h"
 #include "base/random_bytes.h"
 #include "base/text/json.h"
+#include "base/text/plain_text.h"
 #include "launch/cluster/election.h"
 #include "launch/cluster/nodes.h"
 #include "launch/cluster/nodes_talk.h"
@@ -113,6 +114,8 @@ static tt_status make_nonce(char text[33]) {
     return TT_OK;
 }
 
+static bool is_nonce(const char *text) { return strlen(text) == 32 && strspn(text, "0123456789abcdef") == 32; }
+
 /* Does this node have the job's secret, and refuse nodes without one? */
 static bool demands_secret(const tt__job *job) { return job->has_secret && job->store_auth != TT_STORE_AUTH_NONE; }
 
@@ -120,13 +123,13 @@ static json_t *card_of(const tt__nodes_member *m, const char *nonce) {
     const tt__job *job = m->job;
     char hostname[64] = "";
     tt__host_name(hostname, sizeof hostname);
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:I, s:s, s:s, s:o}", "version",
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:I, s:o, s:s, s:o}", "version",
                      tt_version(), "run_id", job->run_id, "min_nodes", job->min_nodes, "max_nodes", job->max_nodes,
                      "workers", job->workers, "max_restarts", job->max_restarts, "attempt", m->counts.attempt,
                      "restarts", m->counts.restarts, "kept", (int)m->kept, "recovery", m->counts.recovery, "trace",
                      job->at_end != NULL, "has_secret", (int)job->has_secret, "demands_it", (int)demands_secret(job),
-                     "role", (json_int_t)tt__fnv_text(TT__FNV, job->role ? job->role : ""), "hostname", hostname,
-                     "nonce", nonce, "problem", tt__talk_json(m->problem));
+                     "role", (json_int_t)tt__fnv_text(TT__FNV, job->role ? job->role : ""), "hostname",
+                     tt__talk_json(hostname), "nonce", nonce, "problem", tt__talk_json(m->problem));
 }
 
 /* Find this member's number: the one it was given, if no other has it, or the next. */
@@ -266,8 +269,14 @@ static tt_status check_counts(const tt__job *own, int id, const card *other) {
     if (other->max_restarts != own->max_restarts)
         return tt__fail(TT_ERR_INVALID, "node %d was started with --max-restarts=%d, this one with --max-restarts=%d",
                         id, other->max_restarts, own->max_restarts);
-    if (other->workers < 1)
-        return tt__fail(TT_ERR_PROTOCOL, "node %d says that it has %d workers", id, other->workers);
+    if (other->workers < 1 || other->workers > TT__WORKERS_MAX)
+        return tt__fail(TT_ERR_PROTOCOL, "node %d says that it has %d workers: expected 1 to %d", id, other->workers,
+                        TT__WORKERS_MAX);
+    if (!tt__counts_are_sane(&other->counts))
+        return tt__fail(
+            TT_ERR_PROTOCOL,
+            "node %d says that it was in attempt %d, round %d, after %d restarts: expected numbers of a job", id,
+            other->counts.attempt, other->counts.recovery, other->counts.restarts);
     return TT_OK;
 }
 
@@ -288,6 +297,7 @@ static tt_status check_card(const tt__talk *t, int id, const card *c) {
 static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
     tt__node *node = tt__talk_node(t, id);
     snprintf(node->hostname, sizeof node->hostname, "%s", c->hostname);
+    tt__make_plain_name(node->hostname);
     node->signs = is_signed;
     node->wants_trace = c->trace;
     node->workers = c->workers;
@@ -301,7 +311,7 @@ static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
 /* Note the nonce on a card, whatever else it says. A member answers the coordinator's card with its own, even if the
  * two don't fit together: the coordinator is to know that. */
 static void answer_card(tt__talk *t, int id, const char *nonce) {
-    snprintf(t->of[id].nonce, sizeof t->of[id].nonce, "%s", nonce ? nonce : "");
+    snprintf(t->of[id].nonce, sizeof t->of[id].nonce, "%s", nonce && is_nonce(nonce) ? nonce : "");
     if (!t->nodes->member.coordinates && !t->joining.introduced)
         tt__talk_check(t, put_card(t));
 }

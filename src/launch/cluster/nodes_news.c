@@ -6,14 +6,17 @@
 #include "base/error.h"
 #include "store/signed.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { SEVERAL_BYTES = 1 << 20, AT_ONCE = 2048 }; /* at most: of news repeated in one piece; read at one time */
 
+/* The number; -1: it is none of a job. */
 static int number_in(const json_t *news, const char *name) {
-    return (int)json_integer_value(json_object_get(news, name));
+    json_int_t number = json_integer_value(json_object_get(news, name));
+    return number >= 0 && number < TT__COUNT_MAX ? (int)number : -1;
 }
 
 static const char *text_in(const json_t *news) {
@@ -22,6 +25,14 @@ static const char *text_in(const json_t *news) {
 }
 
 /* ---- of any member, which the coordinator repeats */
+
+/* Is it the end of one of the node's ranks, as its launcher can have seen it? */
+static bool is_plausible_end(const tt__round_node *node, const tt__remote_end *end) {
+    enum { ERRNOS = 4096 };
+    const tt__worker *w = &end->worker;
+    return end->rank >= node->first_rank && end->rank < node->first_rank + node->workers && w->exec_errno >= 0 &&
+           w->exec_errno < ERRNOS && w->sent_signal >= 0 && w->sent_signal < NSIG;
+}
 
 static void take_end(tt__talk *t, int node, const json_t *news) {
     tt__remote_end *end = calloc(1, sizeof *end);
@@ -35,7 +46,7 @@ static void take_end(tt__talk *t, int node, const json_t *news) {
                     "attempt", &end->attempt, "rank", &end->rank, "pid", &pid, "status", &w->status, "exec_errno",
                     &w->exec_errno, "told", &w->sent_signal, "secondary", &secondary, "waited", &waited, "message",
                     &message, "tail", &tail, "when", &when, "error_s", &error_s, "signal_s", &signal_s) ||
-        end->rank < 0 || end->rank >= t->round->world) {
+        !is_plausible_end(&t->round->of[node], end)) {
         tt__remote_end_free(end);
         return;
     }
@@ -55,6 +66,11 @@ static void take_end(tt__talk *t, int node, const json_t *news) {
         tt__remote_end_free(end);
 }
 
+static void take_signal_news(tt__talk *t, int node, int sig) {
+    if (sig > 0 && sig < NSIG)
+        tt__talk_decide(t, (tt__event){.kind = TT__ON_REMOTE_SIGNAL, .remote_signal = {node, sig}}, NULL);
+}
+
 static void take_success(tt__talk *t, const json_t *news) {
     if (t->round && number_in(news, "attempt") == t->round->attempt)
         t->closed = true;
@@ -70,8 +86,7 @@ static bool take_common(tt__talk *t, int from, const char *what, const json_t *n
     else if (!strcmp(what, "done"))
         tt__talk_decide_lost(t, TT__ON_LEFT, node, "its launcher has ended");
     else if (!strcmp(what, "signal"))
-        tt__talk_decide(
-            t, (tt__event){.kind = TT__ON_REMOTE_SIGNAL, .remote_signal = {node, number_in(news, "signal")}}, NULL);
+        take_signal_news(t, node, number_in(news, "signal"));
     else if (!strcmp(what, "look"))
         tt__talk_post(t, &(tt__nodes_event){.kind = TT__NODES_LOOK, .look = number_in(news, "id")});
     else if (!strcmp(what, "success"))

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
+#include "base/text/plain_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,10 +23,11 @@ static bool read_node(tt__round *r, int k, const json_t *entry, const char **non
     json_int_t role;
     if (json_unpack((json_t *)(uintptr_t)entry, "[i, i, I, s, s]", &node->member, &node->workers, &role, &hostname,
                     nonce) ||
-        node->workers < 1)
+        node->workers < 1 || node->workers > TT__WORKERS_MAX)
         return false;
     node->role = (uint64_t)role;
     snprintf(node->hostname, sizeof node->hostname, "%s", hostname);
+    tt__make_plain_name(node->hostname);
     node->first_rank = r->world - (TT__MUTANT(ranks_overlap) && k > 0);
     r->world += node->workers;
     return true;
@@ -40,30 +42,40 @@ static void count_role(tt__round *r) {
     }
 }
 
-/* Read a round from news; NULL: it is none, or without this member. */
-static tt__round *read_round(const tt__talk *t, const json_t *news) {
+/* Are these a round's numbers? */
+static bool has_sane_numbers(const tt__round *r) {
+    return r->attempt >= 0 && tt__counts_are_sane(&(tt__counts){r->attempt, r->restarts, r->recovery});
+}
+
+/* Read a round from news; NULL: it is none, or (*other) without this member. */
+static tt__round *read_round(const tt__talk *t, const json_t *news, bool *other) {
     json_t *of = json_object_get(news, "of");
     size_t n = json_array_size(of);
     tt__round *r = calloc(1, sizeof *r + n * sizeof *r->of);
     int trace = 0;
+    *other = false;
     if (!r)
         return NULL;
     r->own = -1;
     r->n = (int)n;
     bool good = !json_unpack((json_t *)(uintptr_t)news, "{s:i, s:i, s:i, s:b}", "attempt", &r->attempt, "restarts",
-                             &r->restarts, "recovery", &r->recovery, "trace", &trace);
+                             &r->restarts, "recovery", &r->recovery, "trace", &trace) &&
+                n <= TT__MEMBERS_MAX && has_sane_numbers(r);
     for (int k = 0; good && k < r->n; k++) {
         const char *nonce = "";
         good = read_node(r, k, json_array_get(of, (size_t)k), &nonce);
         r->own = r->of[k].member == t->id && !strcmp(nonce, t->nonce) ? k : r->own; /* it may be an earlier job's */
     }
     r->wants_trace = trace;
-    if (!good || r->own < 0) {
-        free(r);
-        return NULL;
+    *other = good && r->own < 0;
+    if (good && r->own >= 0) {
+        count_role(r);
+        return r;
     }
-    count_role(r);
-    return r;
+    if (!good)
+        tt__log(TT_LOG_WARNING, "the round that node 0 announces is not understood");
+    free(r);
+    return NULL;
 }
 
 static tt__round *copy_round(const tt__round *r) {
@@ -83,11 +95,12 @@ static void tell_spare(tt__talk *t, const json_t *news) {
 }
 
 void tt__talk_take_round(tt__talk *t, const json_t *news) {
-    tt__round *r = read_round(t, news);
-    if (!r) {
+    bool other;
+    tt__round *r = read_round(t, news, &other);
+    if (other)
         tell_spare(t, news);
+    if (!r)
         return;
-    }
     bool *shown = calloc((size_t)r->n, sizeof *shown);
     tt__round *copy = copy_round(r);
     if (!shown || !copy) {
@@ -185,8 +198,8 @@ static json_t *list_nodes(const tt__talk *t, bool *trace) {
         for (int id = 0; id < t->known && left; id++)
             if (is_ready(t, id) && (tt__talk_node_number(t, id) < 0) == newcomers) {
                 const tt__node *node = &t->of[id];
-                json_array_append_new(of, json_pack("[i, i, I, s, s]", id, node->workers, (json_int_t)node->role,
-                                                    node->hostname, node->nonce));
+                json_array_append_new(of, json_pack("[i, i, I, o, s]", id, node->workers, (json_int_t)node->role,
+                                                    tt__talk_json(node->hostname), node->nonce));
                 *trace = *trace || node->wants_trace;
                 left--;
             }

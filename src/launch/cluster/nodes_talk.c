@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REFUSED_MS = 10000, MAX_ID = 1 << 16 }; /* between log lines about one member; most members in a job's life */
+enum { REFUSED_MS = 10000 }; /* between log lines about one member */
 
 bool tt__talk_stopped(const tt__talk *t) {
     pthread_mutex_lock(&t->nodes->lock);
@@ -30,7 +30,7 @@ tt_status tt__talk_know(tt__talk *t, int id) {
     if (id < t->known)
         return TT_OK;
     int n = t->known * 2 > id + 1 ? t->known * 2 : id + 1;
-    tt__node *of = id < MAX_ID ? realloc(t->of, (size_t)n * sizeof *of) : NULL;
+    tt__node *of = id < TT__MEMBERS_MAX ? realloc(t->of, (size_t)n * sizeof *of) : NULL;
     if (!of)
         return tt__fail(TT_ERR_MEMORY, "no memory for a job of %d nodes", n);
     memset(of + t->known, 0, (size_t)(n - t->known) * sizeof *of);
@@ -154,7 +154,7 @@ static bool take_back_round(tt__nodes *nodes) {
 void tt__talk_decide(tt__talk *t, tt__event decision, const char *text) {
     tt__nodes_event event = {.event = decision, .text = text ? strdup(text) : NULL};
     if (event.text)
-        tt__make_plain(event.text);
+        tt__make_plain_name(event.text); /* of one line: others may have written it */
     if (decision.kind == TT__ON_NO_ROUND)
         event.event.text = event.text ? event.text : "the other nodes can't be joined";
     else if (decision.kind == TT__ON_REGROUP || decision.kind == TT__ON_NEWCOMER)
@@ -167,12 +167,17 @@ void tt__talk_decide_lost(tt__talk *t, tt__event_kind kind, int number, const ch
     if (!node)
         return;
     *node = (tt__lost_node){.node = number, .why = strdup(why)};
+    if (node->why)
+        tt__make_plain_name(node->why);
     if (!tt__talk_post(t, &(tt__nodes_event){.event = {.kind = kind, .lost = {node}}}))
         tt__lost_node_free(node);
 } /* NOLINT(clang-analyzer-unix.Malloc): the event has it */
 
 void tt__talk_say_waits(tt__talk *t, const char *text) {
-    tt__talk_post(t, &(tt__nodes_event){.kind = TT__NODES_WAITS, .text = strdup(text)});
+    char *copy = strdup(text);
+    if (copy)
+        tt__make_plain_name(copy);
+    tt__talk_post(t, &(tt__nodes_event){.kind = TT__NODES_WAITS, .text = copy});
 }
 
 void tt__talk_fail(tt__talk *t, const char *text) {

@@ -168,6 +168,12 @@ static inline bool tt__node_lives(const tt__node *node) {
     return node->card == TT__CARD_READ && !node->lost && !node->done;
 }
 
+/* Can these be a job's? An attempt of -1: it has had none. */
+static inline bool tt__counts_are_sane(const tt__counts *c) {
+    return c->attempt >= -1 && c->attempt < TT__COUNT_MAX && c->restarts >= 0 && c->restarts < TT__COUNT_MAX &&
+           c->recovery >= 0 && c->recovery < TT__COUNT_MAX;
+}
+
 /* Is a member that is lost replaced, so that others go on without it? */
 static inline bool tt__talk_replaces(const tt__talk *t) {
     return tt__talk_numbers(t) && (tt__talk_is_elastic(t) || t->nodes->member.job->max_restarts > 0);

@@ -165,13 +165,14 @@ static void begin_look(tt__talk *t, int64_t timeout_ms) {
     tt__talk_announce_json(t, json_pack("{s:s, s:i}", "what", "look", "id", (int)id));
 }
 
-/* Read what a member put under `key` into `snapshot`, if it has; false: not yet. The coordinator does not repeat it,
+/* Read what node `k` put under `key` into `snapshot`, if it has; false: not yet. The coordinator does not repeat it,
  * and members don't know each other's nonces: the context is the coordinator's. */
-static bool read_blob(tt__talk *t, const char *key, tt__snapshot *snapshot) {
+static bool read_blob(tt__talk *t, int k, const char *key, tt__snapshot *snapshot) {
     tt_store_value value;
     if (!tt__talk_fetch(t, key, &value))
         return false;
-    if (tt__signed_open(&value, &t->secret, key, t->of[0].nonce) || tt__blob_unpack(snapshot, value.data, value.size))
+    if (tt__signed_open(&value, &t->secret, key, t->of[0].nonce) ||
+        tt__blob_unpack(snapshot, t->round->of[k].workers, value.data, value.size))
         tt__log(TT_LOG_WARNING, "%s: %s", key, tt_last_error());
     tt_store_value_free(&value);
     tt__talk_check(t, tt_store_delete_key(t->store, key, NULL));
@@ -187,7 +188,7 @@ static void continue_look(tt__talk *t) {
         if (t->look.shown[k] || (node && node->lost) || id == t->id)
             continue;
         snprintf(key, sizeof key, "tutti/nodes/look/%d/%d", t->look.id, id);
-        t->look.shown[k] = !t->cut && read_blob(t, key, &t->look.seen);
+        t->look.shown[k] = !t->cut && read_blob(t, k, key, &t->look.seen);
         all = all && t->look.shown[k];
     }
     if (all || t->cut || tt__now_ms() > t->look.until_ms)
@@ -201,7 +202,7 @@ static void read_final(tt__talk *t, tt__snapshot *snapshot) {
         char key[TT__NODES_KEY];
         tt__talk_key(key, "final", t->round->of[k].member);
         if (t->round->of[k].member != t->id)
-            read_blob(t, key, snapshot);
+            read_blob(t, k, key, snapshot);
     }
 }
 

@@ -31,8 +31,26 @@ tt_status tt__job_error_dir_name(tt__job *job) {
     return n > 0 && (size_t)n < sizeof job->error_dir ? TT_OK : tt__job_error_dir_failed(ENAMETOOLONG);
 }
 
+static tt__folder_id folder_id_of(const struct stat *info) {
+    return (tt__folder_id){.device = info->st_dev, .inode = info->st_ino};
+}
+
 static int open_error_dir(const tt__job *job) {
     return tt__fd(open(job->error_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+/* Open the folder only if it is the one that the keeper made: in a TMPDIR where others may write they can put any
+ * other folder of ours under that name. -1: it is another one, or not there. */
+static int open_known_error_dir(const tt__job *job) {
+    struct stat info;
+    int fd = job->error_dir[0] ? open_error_dir(job) : -1;
+    if (fd < 0)
+        return -1;
+    bool known = fstat(fd, &info) == 0;
+    tt__folder_id found = known ? folder_id_of(&info) : (tt__folder_id){0};
+    if (!known || memcmp(&found, &job->error_dir_id, sizeof found) != 0)
+        tt__close_fd(&fd);
+    return fd;
 }
 
 /* Is nothing in the folder? `fd` is taken over. */
@@ -46,10 +64,6 @@ static bool is_empty_folder(int fd) {
     if (dir)
         closedir(dir);
     return dir && entries <= 2;
-}
-
-static tt__folder_id folder_id_of(const struct stat *info) {
-    return (tt__folder_id){.device = info->st_dev, .inode = info->st_ino};
 }
 
 int tt__job_error_dir_make(tt__job *job) {
@@ -73,11 +87,45 @@ tt_status tt__job_error_dir_failed(int errnum) {
                           "can't make a directory for error files in %.200s (TMPDIR chooses another)", parent_folder());
 }
 
+static bool is_in_logs(const tt__job *job) { return job->logs && job->logs->dir; }
+
+static const char logs_name[] = "error.json";
+
+static const char *name_in_error_dir(int i, char name[32]) {
+    snprintf(name, 32, "worker-%d.json", i);
+    return name;
+}
+
 const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]) {
-    if (job->logs && job->logs->dir)
-        return tt__logs_path(job->logs, job->attempt, i, "error.json", path);
-    snprintf(path, PATH_MAX, "%s/worker-%d.json", job->error_dir, i);
+    char name[32];
+    if (is_in_logs(job))
+        return tt__logs_path(job->logs, job->attempt, i, logs_name, path);
+    snprintf(path, PATH_MAX, "%s/%s", job->error_dir, name_in_error_dir(i, name));
     return path;
+}
+
+void tt__job_error_file_remove(const tt__job *job, int i) {
+    char name[32];
+    if (is_in_logs(job)) {
+        tt__logs_remove(job->logs, job->attempt, i, logs_name);
+        return;
+    }
+    int folder = open_known_error_dir(job);
+    if (folder >= 0)
+        unlinkat(folder, name_in_error_dir(i, name), 0);
+    tt__close_fd(&folder);
+}
+
+/* Open the worker's error file for reading, without waiting; -1: there is none. */
+static int open_workers_error_file(const tt__job *job, int i) {
+    enum { FLAGS = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
+    char name[32];
+    if (is_in_logs(job))
+        return tt__logs_open(job->logs, job->attempt, i, logs_name);
+    int folder = open_known_error_dir(job);
+    int fd = folder < 0 ? -1 : tt__fd(openat(folder, name_in_error_dir(i, name), FLAGS));
+    tt__close_fd(&folder);
+    return fd;
 }
 
 /* Seconds since 1970, as a number or as text; 0: neither. */
@@ -88,12 +136,12 @@ static int64_t file_seconds(const json_t *when) {
     return seconds < 0 ? 0 : seconds;
 }
 
-/* Read an error file. A worker wrote it, so it may hold anything, of any size. NULL: it is no JSON, or too large. */
-static json_t *load_error_file(const char *path) {
+/* Read an error file, `fd`, which is closed. A worker wrote it, so it may hold anything, of any size. NULL: it is no
+ * JSON, or too large. */
+static json_t *load_error_file(int fd) {
     enum { MOST_BYTES = 1 << 20 };
     struct stat info;
     json_t *root = NULL;
-    int fd = tt__fd(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
         root =
             tt__json_loadfd(fd, JSON_DISABLE_EOF_CHECK, NULL); /* it may have been killed as it wrote a shorter one */
@@ -101,10 +149,10 @@ static json_t *load_error_file(const char *path) {
     return root;
 }
 
-void tt__error_file_read(const char *path, tt__worker *worker) {
+static void take_error_file(int fd, tt__worker *worker) {
     /* {"message": "text", "timestamp": 1}, or {"message": {"message": "text", "extraInfo": {"timestamp": "1",
      * "py_callstack": "text", "secondary": true}}} */
-    json_t *root = load_error_file(path), *inner = json_object_get(root, "message");
+    json_t *root = load_error_file(fd), *inner = json_object_get(root, "message");
     const json_t *more = json_object_get(inner, "extraInfo");
     const char *text = json_string_value(json_is_object(inner) ? json_object_get(inner, "message") : inner),
                *traceback = json_string_value(json_object_get(more, "py_callstack"));
@@ -160,6 +208,10 @@ int tt__error_file_hand_on(const char *path, const tt__worker *worker) {
     return failed;
 }
 
+void tt__job_error_file_read(const tt__job *job, int i, tt__worker *worker) {
+    take_error_file(open_workers_error_file(job, i), worker);
+}
+
 /* Remove what is in a folder, which workers may have filled with anything; `fd` is taken over. */
 static void clear_folder(int fd, int depth) {
     enum { DEEPEST = 16 };
@@ -179,20 +231,7 @@ static void clear_folder(int fd, int depth) {
     closedir(dir);
 }
 
-/* Clear the folder only if it is the one that the keeper made: in a TMPDIR where others may write they can put any
- * other folder of ours under that name. */
-void tt__job_error_dir_clear(const tt__job *job) {
-    struct stat info;
-    int fd = job->error_dir[0] ? open_error_dir(job) : -1;
-    if (fd < 0)
-        return;
-    bool known = fstat(fd, &info) == 0;
-    tt__folder_id found = known ? folder_id_of(&info) : (tt__folder_id){0};
-    if (known && !memcmp(&found, &job->error_dir_id, sizeof found))
-        clear_folder(fd, 0);
-    else
-        close(fd);
-}
+void tt__job_error_dir_clear(const tt__job *job) { clear_folder(open_known_error_dir(job), 0); }
 
 void tt__job_error_dir_remove(const tt__job *job) {
     tt__job_error_dir_clear(job);

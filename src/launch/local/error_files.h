@@ -23,8 +23,10 @@ void tt__job_error_dir_remove(const tt__job *job);
  * in the directory of logs. Returns `path`. */
 const char *tt__job_error_file(const tt__job *job, int i, char path[PATH_MAX]);
 
-/* Read an error file into the worker's message, traceback, error_s and secondary. */
-void tt__error_file_read(const char *path, tt__worker *worker);
+/* Read this node's worker `i`'s error file into its message, traceback, error_s and secondary; remove the file. Both
+ * look below the folders that this job made alone. */
+void tt__job_error_file_read(const tt__job *job, int i, tt__worker *worker);
+void tt__job_error_file_remove(const tt__job *job, int i);
 
 /* Write what an error file says of a worker that failed as JSON in the same form, with "errorCode", which torchrun
  * adds. Without a message it is "<NONE>". The caller frees it; NULL: no memory, or the message is no UTF-8. */

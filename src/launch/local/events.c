@@ -24,7 +24,7 @@ static void write_event(tt__streams *streams, const tt__job *job, const tt__work
                                          job->first_role_rank + i, "role_world_size", job->role_world, "exit_code",
                                          succeeded ? json_null() : json_integer(tt__end_code(w->status)), "worker_pid",
                                          succeeded ? json_null() : json_integer(w->pid)));
-    char *more_text = more ? tt__json_dumps(more, 0) : NULL, name[64];
+    char *more_text = more ? tt__json_dumps(more, JSON_ENSURE_ASCII) : NULL, name[64];
     char *error = w && !succeeded ? tt__error_file_text(w) : NULL;
     snprintf(name, sizeof name, "torchelastic.worker.status.%s", state);
     json_t *metadata =
@@ -35,7 +35,8 @@ static void write_event(tt__streams *streams, const tt__job *job, const tt__work
                   "metadata", more_text, "agent_restarts", job->restarts, "duration_ms");
     json_t *event = json_pack("{s:s, s:s, s:i, s:o}", "name", name, "source", w ? "WORKER" : "AGENT", "timestamp", 0,
                               "metadata", metadata ? metadata : json_null());
-    char *text = event ? tt__json_dumps(event, 0) : NULL;
+    /* as torchrun's; and terminals obey some characters beyond ASCII (U+009B) */
+    char *text = event ? tt__json_dumps(event, JSON_ENSURE_ASCII) : NULL;
     if (text) {
         tt__streams_begin_line(streams);
         tt__streams_write(streams, text, strlen(text));

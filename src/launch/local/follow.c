@@ -311,10 +311,8 @@ static void pass_lines(tt__follow *f, followed *file, bool all) {
 }
 
 static bool open_followed(const tt__follow *f, followed *file) {
-    char path[PATH_MAX];
     struct stat info;
-    tt__logs_path(f->job->logs, file->attempt, file->worker, tt__logs_file(file->std), path);
-    file->fd = tt__fd(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    file->fd = tt__logs_open(f->job->logs, file->attempt, file->worker, tt__logs_file(file->std));
     if (file->fd < 0)
         return false;
     if (fstat(file->fd, &info) == 0 && S_ISREG(info.st_mode))

@@ -83,7 +83,6 @@ static void start_worker(struct keeper *k, int rank) {
 
 /* Start the workers that are missing. */
 static void start_workers(struct keeper *k, const tt__keeper_message *order) {
-    char path[PATH_MAX];
     k->started = true;
     k->told_leftovers = false;
     k->tell_ms = 0;
@@ -98,7 +97,7 @@ static void start_workers(struct keeper *k, const tt__keeper_message *order) {
     for (int rank = 0; rank < k->job->workers; rank++) {
         if (k->pids[rank])
             continue;
-        unlink(tt__job_error_file(k->job, rank, path));
+        tt__job_error_file_remove(k->job, rank);
         start_worker(k, rank);
     }
 }

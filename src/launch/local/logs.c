@@ -68,12 +68,12 @@ const char *tt__logs_path(const tt__logs *logs, int attempt, int i, const char *
 
 const char *tt__logs_file(int std) { return std == TT__STDOUT ? "stdout.log" : "stderr.log"; }
 
-/* Open folder `name` in folder `in`, which is closed; make it if it is missing. Links are refused, as others or
+/* Open folder `name` in folder `in`, which is closed; `make` it if it is missing. Links are refused, as others or
  * earlier workers may have put them there, and folders of another owner than the run's. -1: errno says why. */
-static int enter_folder(const tt__logs *logs, int in, const char *name) {
+static int enter_folder(const tt__logs *logs, int in, const char *name, bool make) {
     struct stat info;
-    bool made = in >= 0 && (mkdirat(in, name, 0777) == 0 || errno == EEXIST);
-    int fd = made ? tt__fd(openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) : -1, errnum = errno;
+    bool there = in >= 0 && (!make || mkdirat(in, name, 0777) == 0 || errno == EEXIST);
+    int fd = there ? tt__fd(openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) : -1, errnum = errno;
     if (fd >= 0 && (fstat(fd, &info) || info.st_uid != logs->owner)) {
         close(fd);
         fd = -1;
@@ -86,7 +86,7 @@ static int enter_folder(const tt__logs *logs, int in, const char *name) {
 
 /* Open the folder of worker `i` (-1: of the attempt). Each name is looked up in the folder opened before it: others who
  * may write to the folder that the user named can exchange ours at any time. */
-static int open_folder(const tt__logs *logs, int attempt, int i) {
+static int open_folder(const tt__logs *logs, int attempt, int i, bool make) {
     char name[32];
     struct stat info;
     int fd = tt__fd(open(logs->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -96,25 +96,30 @@ static int open_folder(const tt__logs *logs, int attempt, int i) {
         return -1;
     }
     snprintf(name, sizeof name, "attempt_%d", attempt);
-    fd = enter_folder(logs, fd, name);
+    fd = enter_folder(logs, fd, name, make);
     snprintf(name, sizeof name, "%d", i);
-    return i < 0 ? fd : enter_folder(logs, fd, name);
+    return i < 0 ? fd : enter_folder(logs, fd, name, make);
 }
 
 bool tt__logs_make_folder(const tt__logs *logs, int attempt, int i) {
-    int fd = open_folder(logs, attempt, i);
+    int fd = open_folder(logs, attempt, i, true);
     bool there = fd >= 0;
     tt__close_fd(&fd);
     return there;
 }
 
-int tt__logs_append(const tt__logs *logs, int attempt, int i, const char *file) {
-    int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC;
-    int folder = open_folder(logs, attempt, i), fd = folder < 0 ? -1 : tt__fd(openat(folder, file, flags, 0666));
-    int errnum = errno;
-    struct stat info;
+/* Open a file in `folder`, which is closed. */
+static int open_in_folder(int folder, const char *file, int flags) {
+    int fd = folder < 0 ? -1 : tt__fd(openat(folder, file, flags, 0666)), errnum = errno;
     tt__close_fd(&folder);
     errno = errnum;
+    return fd;
+}
+
+int tt__logs_append(const tt__logs *logs, int attempt, int i, const char *file) {
+    int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC;
+    struct stat info;
+    int fd = open_in_folder(open_folder(logs, attempt, i, true), file, flags);
     if (fd < 0)
         return -1;
     if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && fcntl(fd, F_SETFL, O_APPEND) == 0)
@@ -122,4 +127,16 @@ int tt__logs_append(const tt__logs *logs, int attempt, int i, const char *file) 
     close(fd);
     errno = EINVAL;
     return -1;
+}
+
+int tt__logs_open(const tt__logs *logs, int attempt, int i, const char *file) {
+    return open_in_folder(open_folder(logs, attempt, i, false), file,
+                          O_RDONLY | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+}
+
+void tt__logs_remove(const tt__logs *logs, int attempt, int i, const char *file) {
+    int folder = open_folder(logs, attempt, i, false);
+    if (folder >= 0)
+        unlinkat(folder, file, 0);
+    tt__close_fd(&folder);
 }

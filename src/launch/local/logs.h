@@ -44,4 +44,10 @@ bool tt__logs_make_folder(const tt__logs *logs, int attempt, int i);
 /* Open a file of worker `i` (-1: of the attempt) for appending, and its folder. -1: errno says why. */
 int tt__logs_append(const tt__logs *logs, int attempt, int i, const char *file);
 
+/* Open a file of worker `i` for reading, without waiting. -1: errno says why; it is not made. */
+int tt__logs_open(const tt__logs *logs, int attempt, int i, const char *file);
+
+/* Remove a file of worker `i`, if it is there. */
+void tt__logs_remove(const tt__logs *logs, int attempt, int i, const char *file);
+
 #endif

@@ -17,8 +17,8 @@
 static const char *describe_end(const tt__worker *w, char *text, size_t size) {
     char name[32];
     if (w->exec_errno)
-        snprintf(text, size, "could not be started: %s%s%s", w->message ? w->message : "", w->message ? ": " : "",
-                 strerror(w->exec_errno));
+        snprintf(text, size, "could not be started: %.*s%s%s", w->message ? (int)strcspn(w->message, "\n") : 0,
+                 w->message ? w->message : "", w->message ? ": " : "", strerror(w->exec_errno));
     else if (WIFSIGNALED(w->status))
         snprintf(text, size, "killed by %s (signal %d)%s", tt__signal_name(WTERMSIG(w->status), name, sizeof name),
                  WTERMSIG(w->status), WCOREDUMP(w->status) ? ", core dumped" : "");

@@ -25,8 +25,8 @@ void tt__seen_map(tt__seen_rank *seen) {
     const tt__job_recorder *at = &seen->rank.at;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before = at->offset % page, size = before + at->size;
     struct stat info;
-    if (!at->size || !tt__is_sealed_memory(memory) || fstat(memory, &info) || (uint64_t)info.st_size < at->size ||
-        (uint64_t)info.st_size - at->size < at->offset)
+    if (!at->size || at->offset % TT__RECORDER_ALIGN || !tt__is_sealed_memory(memory) || fstat(memory, &info) ||
+        (uint64_t)info.st_size < at->size || (uint64_t)info.st_size - at->size < at->offset)
         return;
     void *mapping = mmap(NULL, size, PROT_READ, MAP_SHARED, memory, (off_t)(at->offset - before));
     if (mapping == MAP_FAILED)
@@ -257,13 +257,16 @@ static tt_status unpack_rank(tt__snapshot *snapshot, const tt__job_rank *rank, c
     return tt__snapshot_add(snapshot, rank, memory);
 }
 
-tt_status tt__blob_unpack(tt__snapshot *snapshot, const void *bytes, size_t size) {
+tt_status tt__blob_unpack(tt__snapshot *snapshot, int most, const void *bytes, size_t size) {
     const char *at = bytes, *end = at + size;
     header head = {0};
     if (size >= sizeof head)
         memcpy(&head, at, sizeof head);
     if (head.magic != MAGIC || head.rank_size != sizeof(tt__job_rank))
         return tt__fail(TT_ERR_PROTOCOL, "another node runs another version of Tutti");
+    if (head.ranks > (uint32_t)most) /* each takes a descriptor */
+        return tt__fail(TT_ERR_PROTOCOL, "another node shows %u ranks: expected at most %d", (unsigned)head.ranks,
+                        most);
     at += sizeof head;
     for (uint32_t i = 0; i < head.ranks; i++) {
         tt__job_rank rank;

@@ -54,7 +54,8 @@ void tt__jobs_ask(tt__job_heard *jobs, int n, int64_t timeout_ms);
 /* Pack the ranks of `node` into *bytes (*size), to be freed. TT_ERR_MEMORY. */
 tt_status tt__blob_pack(const tt__snapshot *snapshot, int node, void **bytes, size_t *size);
 
-/* Add the ranks in the bytes to `snapshot`. TT_ERR_PROTOCOL it is something else, TT_ERR_MEMORY, TT_ERR_SYSTEM. */
-tt_status tt__blob_unpack(tt__snapshot *snapshot, const void *bytes, size_t size);
+/* Add the ranks in the bytes, at most `most`, to `snapshot`. TT_ERR_PROTOCOL it is something else, TT_ERR_MEMORY,
+ * TT_ERR_SYSTEM. */
+tt_status tt__blob_unpack(tt__snapshot *snapshot, int most, const void *bytes, size_t size);
 
 #endif

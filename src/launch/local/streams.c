@@ -446,10 +446,9 @@ void tt__streams_flush(tt__streams *streams, int64_t stall_ms) {
     }
 }
 
-void tt__streams_take_tail(tt__streams *streams, int rank, const char *path) {
+void tt__streams_take_tail(tt__streams *streams, int rank, int fd) {
     tt__output_stream *s = &streams->of[rank];
     char bytes[TT__TAIL_BYTES];
-    int fd = tt__fd(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
     off_t from = size > (off_t)sizeof bytes ? size - (off_t)sizeof bytes : 0;
     ssize_t n = size > 0 ? pread(fd, bytes, sizeof bytes, from) : 0;

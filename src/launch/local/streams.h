@@ -93,8 +93,8 @@ void tt__streams_show(tt__streams *streams, const char *text);
 /* Write out everything, the log included, but give up on a reader that has taken nothing for stall_ms. */
 void tt__streams_flush(tt__streams *streams, int64_t stall_ms);
 
-/* Take the end of the file `path`, to which `rank` wrote its stderr, as its tail. */
-void tt__streams_take_tail(tt__streams *streams, int rank, const char *path);
+/* Take the end of the file to which `rank` wrote its stderr, as its tail. Closes `fd`; -1: there is none. */
+void tt__streams_take_tail(tt__streams *streams, int rank, int fd);
 
 /* Copy the last TT__TAIL_LINES lines of `rank`'s stderr, as far as they were kept; `text` has TT__TAIL_BYTES + 1 bytes.
  * Returns `text`. */

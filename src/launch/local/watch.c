@@ -135,7 +135,7 @@ static void seat_release(seat *s) {
 /* Take the recorder in `memory`, which this takes over. */
 static bool take_recorder(tt__watch *watch, int which, const tt__job_recorder *at, int memory) {
     int i = at->rank - watch->first_rank;
-    if (memory < 0 || i < 0 || i >= watch->n || at->size > MAX_RECORDER) {
+    if (memory < 0 || i < 0 || i >= watch->n || at->size > MAX_RECORDER || at->offset % TT__RECORDER_ALIGN) {
         tt__close_fd(&memory);
         return false;
     }
@@ -325,6 +325,10 @@ static bool caller_receive(tt__watch *watch, int which) {
     int memory, got = tt__job_receive(c->fd, &packet, &memory);
     if (got <= 0)
         return got == 0;
+    if (memory >= 0 && !tt__is_sealed_memory(memory)) { /* reading another kind of file may take any time */
+        close(memory);
+        return false;
+    }
     if (packet.kind == TT__JOB_RECORDER && c->seat < 0 && !c->old)
         return take_recorder(watch, which, &packet.recorder, memory);
     if (packet.kind == TT__JOB_TIMERS && memory >= 0 && c->seat < 0 && !c->old && !c->timed) {

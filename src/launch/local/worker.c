@@ -136,11 +136,10 @@ static int set_null(int std, int flags, tt__start_step *step) {
 
 static int set_logs(const tt__job *job, int i, int stderr_end, tt__start_step *step) {
     const tt__logs *logs = job->logs;
-    char path[PATH_MAX];
     int failed = 0;
     if (logs->dir) {
         tt__logs_make_folder(logs, job->attempt, i);
-        unlink(tt__job_error_file(job, i, path)); /* left by earlier workers of the same number */
+        tt__job_error_file_remove(job, i); /* left by earlier workers of the same number */
     }
     if (logs->files[i] & TT__STDOUT) {
         failed |= set_file(job, i, TT__STDOUT, stderr_end) < 0;

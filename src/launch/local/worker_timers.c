@@ -30,17 +30,22 @@ struct tt__timed {
     bool over; /* it has been reported */
 };
 
-void tt__timers_add(tt__timer_list *list, int caller, int worker, pid_t pid, int memory) {
+bool tt__timers_add(tt__timer_list *list, int caller, int worker, pid_t pid, int memory) {
     tt__timed *new = malloc(sizeof *new);
-    if (!new) {
+    int pidfd = tt__fd((int)syscall(SYS_pidfd_open, pid, 0));
+    /* without one a signal could reach another process, which has the pid by then; old kernels have none */
+    if (!new || (pidfd < 0 && errno != ENOSYS)) {
+        tt__close_fd(&pidfd);
+        free(new);
         close(memory);
-        return;
+        return false;
     }
-    *new = (tt__timed){list->first, caller, worker, memory, tt__fd((int)syscall(SYS_pidfd_open, pid, 0)), pid, false};
+    *new = (tt__timed){list->first, caller, worker, memory, pidfd, pid, false};
     if (!list->first)
         list->look_ms = tt__now_ms();
     list->first = new;
     list->n++;
+    return true;
 }
 
 /* Remove the processes of `worker`, and the one of `caller`; NOBODY: of none. */

@@ -33,8 +33,9 @@ typedef struct tt__timer_list {
 /* What a process takes: its connection, its memory, and its pidfd. */
 enum { TT__TIMED_DESCRIPTORS = 3 };
 
-/* Watch the timers of `pid` in `memory`, which this takes over, until the end of its connection, `caller`. */
-void tt__timers_add(tt__timer_list *list, int caller, int worker, pid_t pid, int memory);
+/* Watch the timers of `pid` in `memory`, which this takes over, until the end of its connection, `caller`. False: it
+ * has ended, or there is no memory or descriptor for it. */
+bool tt__timers_add(tt__timer_list *list, int caller, int worker, pid_t pid, int memory);
 void tt__timers_remove(tt__timer_list *list, int caller);
 
 /* Forget the processes of a worker. */

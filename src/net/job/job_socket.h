@@ -60,8 +60,10 @@ typedef enum tt__job_kind {
 typedef struct tt__job_recorder {
     int32_t rank;
     uint32_t size;
-    uint64_t offset; /* in the descriptor's file */
+    uint64_t offset; /* in the descriptor's file, a multiple of TT__RECORDER_ALIGN */
 } tt__job_recorder;
+
+enum { TT__RECORDER_ALIGN = 128 }; /* comm/record/recorder.h checks it */
 
 /* A reader's request. */
 typedef struct tt__job_list {

@@ -137,13 +137,13 @@ static void test_wanted(void **state) {
 static void log_quote(void) {
     tt__log(TT_LOG_WARNING, "it said \"%s\"",
             "\033[31;1mred\033[0m\033]0;title\a, \r\b\x7f\xc2\x9b"
-            "2J caf\xc3\xa9\t\xff.");
+            "2J caf\xc3\xa9\t\xff\ntutti: forged");
 }
 
-/* What others wrote does nothing to a terminal. */
+/* What others wrote does nothing to a terminal, and is no line of its own. */
 static void test_quotes_are_plain(void **state) {
     (void)state;
-    assert_non_null(strstr(stderr_of("warning", log_quote), "it said \"red, 2J caf\xc3\xa9\t?.\"\n"));
+    assert_non_null(strstr(stderr_of("warning", log_quote), "it said \"red, 2J caf\xc3\xa9\t? tutti: forged\"\n"));
 }
 
 static void test_names_stay_in_their_line(void **state) {

@@ -414,7 +414,7 @@ static void error_files_of_every_form(void **state) {
         tt__worker worker = {0};
         assert_int_equal(ftruncate(fd, 0), 0);
         assert_int_equal(pwrite(fd, cases[i].json, strlen(cases[i].json), 0), (ssize_t)strlen(cases[i].json));
-        tt__error_file_read(path, &worker);
+        take_error_file(open(path, O_RDONLY | O_CLOEXEC), &worker);
         assert_int_equal(worker.secondary, cases[i].secondary);
         if (cases[i].message)
             assert_string_equal(worker.message, cases[i].message);
