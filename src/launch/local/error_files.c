@@ -139,23 +139,23 @@ static void clear_folder(int fd, int depth) {
     closedir(dir);
 }
 
-/* Clear the folder only if it is the one that the keeper made: in a TMPDIR where others may write they can put any
+/* Open the folder if it is the one that the keeper made, else -1: in a TMPDIR where others may write they can put any
  * other folder of ours under that name. */
-void tt__job_error_dir_clear(const tt__job *job) {
+static int open_own_error_dir(const tt__job *job) {
     struct stat info;
     int fd = job->error_dir[0] ? open_error_dir(job) : -1;
-    if (fd < 0)
-        return;
-    bool known = fstat(fd, &info) == 0;
-    tt__folder_id found = known ? folder_id_of(&info) : (tt__folder_id){0};
-    if (known && !memcmp(&found, &job->error_dir_id, sizeof found))
-        clear_folder(fd, 0);
-    else
-        close(fd);
+    tt__folder_id found = fd >= 0 && fstat(fd, &info) == 0 ? folder_id_of(&info) : (tt__folder_id){0};
+    if (!found.inode || memcmp(&found, &job->error_dir_id, sizeof found) != 0)
+        tt__close_fd(&fd);
+    return fd;
 }
 
+void tt__job_error_dir_clear(const tt__job *job) { clear_folder(open_own_error_dir(job), 0); }
+
 void tt__job_error_dir_remove(const tt__job *job) {
-    tt__job_error_dir_clear(job);
-    if (job->error_dir[0])
-        rmdir(job->error_dir);
+    int fd = open_own_error_dir(job);
+    if (fd < 0)
+        return;
+    clear_folder(fd, 0);
+    rmdir(job->error_dir);
 }
