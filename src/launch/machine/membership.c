@@ -117,9 +117,12 @@ static void keep_lost(tt__step *s, tt__event *event) {
     event->lost.node = NULL;
 }
 
-/* A node is lost: another one, or this one, as the coordinator sees it. */
+/* A node is lost: another one, or this one, as the coordinator sees it. Without an attempt, it is of a round that came
+ * when this node was done and was not taken: its number means nothing here. */
 static void take_lost(tt__step *s, tt__event *event) {
     tt__membership *me = &s->m->membership;
+    if (s->m->attempt.phase == TT__NO_ATTEMPT)
+        return;
     int node = event->lost.node->node;
     bool own = node == own_number(s->m), deaf = own && me->coordinates; /* it can't reach the store that it serves */
     keep_lost(s, event);
