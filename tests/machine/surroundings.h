@@ -533,7 +533,7 @@ static void happens_elsewhere(world *w, happening what) {
         break;
     case AGAIN:
         w->rounds++;
-        give(w, (tt__event){.kind = TT__ON_AGAIN});
+        give(w, (tt__event){.kind = TT__ON_COORDINATOR_GONE});
         break;
     case OVER:
         w->joining = false;

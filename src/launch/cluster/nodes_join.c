@@ -36,7 +36,7 @@ static tt_status ask_etcd(tt__talk *t) {
     m->host = tt__election_host(m->election);
     m->coordinates = own;
     if (own && !t->composing.ordered)
-        tt__talk_collect_first(t);
+        tt__talk_order_first_round(t);
     if (!m->port && t->began_ms + m->find_ms <= tt__now_ms())
         return tt__fail(TT_ERR_TIMEOUT, "nobody who serves the store came within %lld s (--rdzv-conf: is_host=false)",
                         (long long)m->find_ms / 1000);
@@ -83,7 +83,7 @@ void tt__talk_watch_election(tt__talk *t) {
     if (!t->round && (deposed || t->cut)) {
         look_elsewhere(t);
     } else if (deposed) {
-        tt__talk_decide(t, (tt__event){.kind = TT__ON_DEPOSED}, NULL);
+        tt__talk_tell_machine(t, (tt__event){.kind = TT__ON_DEPOSED}, NULL);
         m->coordinates = false;
         t->cut = true;
     }
@@ -144,13 +144,13 @@ static tt_status take_member_number(tt__talk *t) {
         return tt__fail(TT_ERR_INVALID, "another launcher is node %d already (--node-rank)", t->id);
     if (t->id < 0)
         return tt__fail(TT_ERR_PROTOCOL, "the store that should serve this job gives no numbers");
-    return tt__talk_know(t, 0);
+    return tt__talk_make_room(t, 0);
 }
 
 /* With which nonce is the card of member `id` signed? The coordinator's with that of the store, the others' with the
  * coordinator's, which proves that they are of its life. */
 static const char *card_context(const tt__talk *t, int id) {
-    return !id ? tt__store_life(t->store, true) : t->nodes->member.coordinates ? t->nonce : t->of[0].nonce;
+    return !id ? tt__store_lasting_life(t->store) : t->nodes->member.coordinates ? t->nonce : t->of[0].nonce;
 }
 
 static tt_status put_card(tt__talk *t) {
@@ -192,7 +192,7 @@ static tt_status introduce_oneself(tt__talk *t) {
 static bool may_try_again(const tt__talk *t, tt_status status) {
     bool left = t->began_ms + t->nodes->member.find_ms > tt__now_ms();
     return left &&
-           (status == TT_ERR_TIMEOUT || (tt__talk_numbers(t) && (status == TT_ERR_NET || status == TT_ERR_PEER)));
+           (status == TT_ERR_TIMEOUT || (!tt__talk_is_numbered(t) && (status == TT_ERR_NET || status == TT_ERR_PEER)));
 }
 
 static void tell_waiting(tt__talk *t) {
@@ -299,7 +299,7 @@ static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
 static void answer_card(tt__talk *t, int id, const char *nonce) {
     snprintf(t->of[id].nonce, sizeof t->of[id].nonce, "%s", nonce ? nonce : "");
     if (!t->nodes->member.coordinates && !t->joining.introduced)
-        tt__talk_check(t, put_card(t));
+        tt__talk_note_status(t, put_card(t));
 }
 
 /* `is_signed`: a card without a proof counts only if it says that its launcher has no secret. */
@@ -330,7 +330,7 @@ static tt_status take_card(tt__talk *t, int id, const char *key, const char *tex
  * missing and it is one of this job. */
 static void refuse_member(tt__talk *t, int id, tt_status why) {
     char text[TT__ERROR_TEXT_SIZE];
-    bool needed = !tt__talk_numbers(t) || (why == TT_ERR_PEER && !tt__talk_is_elastic(t));
+    bool needed = tt__talk_is_numbered(t) || (why == TT_ERR_PEER && !tt__talk_is_elastic(t));
     snprintf(text, sizeof text, "%s", tt_last_error());
     if (!t->nodes->member.coordinates) {
         tt__talk_fail(t, text);
@@ -386,7 +386,7 @@ static bool read_all_cards(tt__talk *t) {
 /* Read which members have come since the last time. The list is not signed: a false entry has no card. */
 static void read_list(tt__talk *t) {
     tt_store_value value;
-    if (tt__talk_check(t, tt_store_get(t->store, LIST, &value)))
+    if (tt__talk_note_status(t, tt_store_get(t->store, LIST, &value)))
         return;
     const char *text = value.data;
     for (size_t at = t->list_read; at < value.size;) {
@@ -395,8 +395,8 @@ static void read_list(tt__talk *t) {
         if (end == text + at || *end != ' ')
             break;
         at = t->list_read = (size_t)(end + 1 - text);
-        bool fits = id >= 0 && id < INT32_MAX && (tt__talk_numbers(t) || id < t->nodes->member.job->max_nodes);
-        if (fits && !tt__talk_know(t, (int)id) && tt__talk_node(t, (int)id)->card == TT__CARD_NONE)
+        bool fits = id >= 0 && id < INT32_MAX && (!tt__talk_is_numbered(t) || id < t->nodes->member.job->max_nodes);
+        if (fits && !tt__talk_make_room(t, (int)id) && tt__talk_node(t, (int)id)->card == TT__CARD_NONE)
             tt__talk_node(t, (int)id)->card = TT__CARD_LISTED;
     }
     tt_store_value_free(&value);

@@ -124,8 +124,8 @@ static inline bool tt__machine_is_done(const tt__machine *m) { return m->ending.
 const char *tt__machine_against_another(const tt__machine *m);
 bool tt__machine_has_attempts_left(const tt__machine *m);
 
-/* May there be more than one attempt? */
-bool tt__machine_may_go_on(const tt__machine *m);
+/* May there be more than one attempt, whatever becomes of this one? */
+bool tt__machine_allows_another(const tt__machine *m);
 
 /* Does this node go on when the attempt is over: in another round, or when it has found the job again? */
 bool tt__machine_goes_on(const tt__machine *m);
