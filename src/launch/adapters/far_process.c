@@ -60,7 +60,7 @@ int tt__far_process_start(pid_t *pid, char **words, const tt__far_start *how) {
     return errnum;
 }
 
-int tt__far_process_watch(pid_t pid) {
+int tt__far_process_watch_or_kill(pid_t pid) {
     int process = tt__fd((int)syscall(SYS_pidfd_open, pid, 0)), errnum = errno;
     if (process < 0) {
         kill(pid, SIGKILL);

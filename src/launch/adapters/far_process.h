@@ -32,7 +32,7 @@ typedef struct tt__far_start {
 int tt__far_process_start(pid_t *pid, char **words, const tt__far_start *how);
 
 /* Open a pidfd of a child; if there is none, kill the child. -1: errno says why. */
-int tt__far_process_watch(pid_t pid);
+int tt__far_process_watch_or_kill(pid_t pid);
 
 /* Wait until a child has ended; *status as of waitpid(2). Returns its exit code, 128 + N for signal N. */
 int tt__far_process_wait(pid_t pid, int *status);

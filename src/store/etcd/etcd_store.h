@@ -95,7 +95,7 @@ void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, int64_t *revision,
 tt_status tt__etcd_grant(tt__etcd_client *client, int64_t seconds, int64_t deadline_ms, int64_t *id, int64_t *granted);
 
 /* Begin a lease's time anew. TT_ERR_STATE: the lease has ended. */
-tt_status tt__etcd_keep(tt__etcd_client *client, int64_t id, int64_t deadline_ms);
+tt_status tt__etcd_renew_lease(tt__etcd_client *client, int64_t id, int64_t deadline_ms);
 
 /* End a lease, and delete its keys. TT_OK also if the lease has ended already. */
 tt_status tt__etcd_revoke(tt__etcd_client *client, int64_t id, int64_t deadline_ms);
@@ -116,7 +116,7 @@ typedef struct tt__etcd_write {
 void tt__etcd_commit(tt__etcd_turn *turn, const tt__etcd_write *write, bool *done, tt__etcd_kv *now, int64_t *revision);
 
 /* Append the request that sets a value; lease 0: the key stays. If the value is too long, the turn fails. */
-void tt__etcd_put_put(tt__etcd_turn *turn, tt__bytes *ops, const char *key, tt__span value, int64_t lease);
+void tt__etcd_put_set(tt__etcd_turn *turn, tt__bytes *ops, const char *key, tt__span value, int64_t lease);
 
 /* Change one key, depending on its value: `decide` gets the value (NULL: the key is missing) and returns the next one,
  * or false to leave the key; it may make the turn fail. It is called again if another user was faster. */
