@@ -133,7 +133,7 @@ bool tt__machine_goes_on(const tt__machine *m);
 /* Is the next round waited for, with nothing left to be done here? */
 bool tt__machine_waits_for_nodes(const tt__machine *m);
 
-/* Do the other nodes go on without this one, so that it need not wait for them when it is done? */
+/* Need this node not wait for the others when it is done: is it in no round, or do they go on without it? */
 bool tt__machine_leaves_early(const tt__machine *m);
 
 /* When ON_TIME is due at the latest; INT64_MAX: never. */

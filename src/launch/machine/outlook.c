@@ -71,7 +71,8 @@ bool tt__machine_waits_for_nodes(const tt__machine *m) {
 
 bool tt__machine_leaves_early(const tt__machine *m) {
     bool ends_alone = m->ending.own_signal || m->ending.damage >= TT__UNKILLABLE;
-    return m->job.elastic && !m->membership.coordinates && ends_alone;
+    bool in_no_round = m->membership.state == TT__JOINS; /* workers that were kept have ended while it looked for one */
+    return in_no_round || (m->job.elastic && !m->membership.coordinates && ends_alone);
 }
 
 /* ---- how the job ends */
