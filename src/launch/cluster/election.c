@@ -290,7 +290,6 @@ void tt__election_reset(tt__election *e) {
 void tt__election_free(tt__election *e) {
     if (!e)
         return;
-    stop_beats(e);
     tt__election_reset(e);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);

@@ -201,8 +201,7 @@ static void list_found_key(tt__etcd_turn *turn, void *user, const tt__etcd_kv *k
 static tt_status etcd_list_keys(tt_store *store, char ***keys, size_t *n) {
     tt__etcd_turn turn = tt__etcd_begin(store, NULL, 0, 0);
     listing l = {.n = 0};
-    int64_t revision;
-    tt__etcd_scan(&turn, "", &revision, list_found_key, &l);
+    tt__etcd_scan(&turn, list_found_key, &l);
     if (!turn.status &&
         (l.text.failed || l.key.failed || !(*keys = tt__store_key_list((const char *)l.text.data, l.text.size, l.n))))
         tt__etcd_no_memory(&turn);
@@ -259,7 +258,7 @@ tt_status tt__etcd_clear(tt_store *store) {
     tt__bytes ops = {0};
     tt__etcd_put_text(&ops, "{\"request_delete_range\":{");
     tt__etcd_put_key(&ops, turn.store, "\1"); /* the first key after the markers */
-    tt__etcd_put_end(&ops, turn.store, "");
+    tt__etcd_put_end(&ops, turn.store);
     tt__etcd_put_text(&ops, "}},{\"request_delete_range\":{");
     tt__etcd_put_key(&ops, turn.store, "");
     tt__etcd_put_text(&ops, "}}");
