@@ -119,12 +119,13 @@ static json_t *card_of(const tt__nodes_member *m, const char *nonce) {
     const tt__job *job = m->job;
     char hostname[64] = "";
     tt__host_name(hostname, sizeof hostname);
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:s, s:s, s:o}", "version",
-                     tt_version(), "run_id", job->run_id, "min_nodes", job->min_nodes, "max_nodes", job->max_nodes,
-                     "workers", job->workers, "max_restarts", job->max_restarts, "attempt", m->counts.attempt,
-                     "restarts", m->counts.restarts, "kept", (int)m->kept, "recovery", m->counts.recovery, "trace",
-                     job->at_end != NULL, "has_secret", (int)job->has_secret, "demands_it", (int)demands_secret(job),
-                     "hostname", hostname, "nonce", nonce, "problem", tt__talk_json(m->problem));
+    return json_pack("{s:s, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:o, s:s, s:o}", "version",
+                     tt_version(), "run_id", tt__json_text(job->run_id), "min_nodes", job->min_nodes, "max_nodes",
+                     job->max_nodes, "workers", job->workers, "max_restarts", job->max_restarts, "attempt",
+                     m->counts.attempt, "restarts", m->counts.restarts, "kept", (int)m->kept, "recovery",
+                     m->counts.recovery, "trace", job->at_end != NULL, "has_secret", (int)job->has_secret, "demands_it",
+                     (int)demands_secret(job), "hostname", tt__json_text(hostname), "nonce", nonce, "problem",
+                     tt__json_text(m->problem));
 }
 
 /* Find this member's number: the one it was given, if no other has it, or the next. */
@@ -268,11 +269,19 @@ static tt_status check_counts(const tt__job *own, int id, const card *other) {
     return TT_OK;
 }
 
+/* The id on a card is as it stands in JSON, also if it is not UTF-8. */
+static bool is_same_job(const card *c, const tt__job *own) {
+    json_t *id = tt__json_text(own->run_id);
+    bool same = id && !strcmp(c->run_id, json_string_value(id));
+    json_decref(id);
+    return same;
+}
+
 static tt_status check_card(const tt__talk *t, int id, const card *c) {
     const tt__job *own = t->nodes->member.job;
     if (strcmp(c->version, tt_version()) != 0)
         return tt__fail(TT_ERR_INVALID, "node %d runs Tutti %.20s, this one %s", id, c->version, tt_version());
-    if (strcmp(c->run_id, own->run_id) != 0)
+    if (!is_same_job(c, own))
         return tt__fail(TT_ERR_INVALID, "node %d belongs to job \"%.60s\", this one to \"%.60s\" (--rdzv-id)", id,
                         c->run_id, own->run_id);
     TT__TRY(check_counts(own, id, c));
@@ -341,7 +350,7 @@ static void refuse_member(tt__talk *t, int id, tt_status why) {
         tt__log(TT_LOG_WARNING, "a node is not taken: %s", text);
         tt__talk_node(t, id)->lost = true;
         tt__talk_announce_json(t, json_pack("{s:s, s:i, s:o, s:[s]}", "what", "refused", "member", id, "text",
-                                            tt__talk_json(text), "to", tt__talk_node(t, id)->nonce));
+                                            tt__json_text(text), "to", tt__talk_node(t, id)->nonce));
     }
 }
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
+#include "base/text/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -307,7 +308,7 @@ void tt__talk_fail_all(tt__talk *t, const char *text) {
     char kept[TT__ERROR_TEXT_SIZE];
     snprintf(kept, sizeof kept, "%s", text);
     tt__talk_announce_json(
-        t, json_pack("{s:s, s:o, s:o}", "what", "failed", "text", tt__talk_json(kept), "to", tt__talk_nonces(t)));
+        t, json_pack("{s:s, s:o, s:o}", "what", "failed", "text", tt__json_text(kept), "to", tt__talk_nonces(t)));
     tt__talk_wait_for_leavers(t);
     tt__talk_fail(t, kept);
 }

@@ -380,15 +380,3 @@ void tt__talk_delete_news(tt__talk *t) {
         tt__talk_note_status(t, tt_store_delete_key(t->store, key, NULL));
     }
 }
-
-json_t *tt__talk_json(const char *text) {
-    json_t *string = json_string(text ? text : "");
-    char *clean = string ? NULL : strdup(text);
-    for (char *c = clean; c && *c; c++)
-        if (*c & 0x80)
-            *c = '?';
-    if (clean)
-        string = json_string(clean);
-    free(clean);
-    return string ? string : json_string("");
-}

@@ -259,9 +259,6 @@ void tt__talk_delete_news(tt__talk *t);
 /* Log, now and then, that something under a member's name is refused. */
 void tt__talk_refuse(tt__talk *t, int id, const char *key);
 
-/* Make a JSON string of a program's bytes, which need not be UTF-8; NULL is "". */
-json_t *tt__talk_json(const char *text);
-
 /* ---- nodes_join.c */
 
 /* Connect and introduce this launcher. Tries for a short while, so that the launcher can end this; false: not yet, or

@@ -7,12 +7,12 @@
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
 #include "base/process/waits.h"
+#include "base/text/json.h"
 #include "launch/cluster/nodes_talk.h"
 #include "launch/local/snapshot.h"
 #include "store/server/renewal.h"
 #include "store/signed.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,8 +83,8 @@ void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__w
                                      "what", "ended", "attempt", attempt, "rank", rank, "pid", (int)w->pid, "status",
                                      w->status, "exec_errno", w->exec_errno, "told", w->sent_signal, "secondary",
                                      !TT__MUTANT(consequence_not_told) && w->secondary, "waited",
-                                     !TT__MUTANT(waited_not_told) && w->waited, "message", tt__talk_json(w->message),
-                                     "tail", tt__talk_json(tail), "account", tt__talk_json(w->account), "when",
+                                     !TT__MUTANT(waited_not_told) && w->waited, "message", tt__json_text(w->message),
+                                     "tail", tt__json_text(tail), "account", tt__json_text(w->account), "when",
                                      (json_int_t)w->when.realtime_ns, "error_s", (json_int_t)w->error_s, "signal_s",
                                      (json_int_t)w->signal_s));
 }
@@ -110,7 +110,7 @@ void tt__nodes_order_round(tt__nodes *nodes, const tt__counts *counts, tt_store_
 
 void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why) {
     order_post_news(nodes,
-                    json_pack("{s:s, s:i, s:o}", "what", "regroup", "attempt", attempt, "text", tt__talk_json(why)));
+                    json_pack("{s:s, s:i, s:o}", "what", "regroup", "attempt", attempt, "text", tt__json_text(why)));
 }
 
 void tt__nodes_announce_last(tt__nodes *nodes, int attempt) {

@@ -298,6 +298,9 @@ class Flags(unittest.TestCase):
         self.assertEqual([(e["source"], e["metadata"]["global_rank"], e["metadata"]["state"]) for e in events],
                          [("WORKER", 0, "SUCCEEDED"), ("WORKER", 1, "FAILED"), ("AGENT", None, "FAILED")])
         self.assertEqual(json.loads(events[1]["metadata"]["metadata"])["exit_code"], [3])
+        said = run("--event-log-handler=console", b"--rdzv-id=a\xff", "--role=\u00e9", "true")
+        events = [json.loads(line)["metadata"] for line in said.stderr.splitlines() if line.startswith("{")]
+        self.assertEqual([(e["run_id"], e["role"]) for e in events], [("a?", "\u00e9")] * 2)
         self.assertNotIn("{", run("--event-log-handler=null", "true").stderr)
 
     def test_print_completion(self):
