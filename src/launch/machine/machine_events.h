@@ -41,7 +41,7 @@ typedef enum tt__event_kind {
 
     /* Of this process. */
     TT__ON_SIGNAL,  /* it got a signal */
-    TT__ON_FAILURE, /* what an action needs could not be had: the job can't go on here */
+    TT__ON_FAILURE, /* an action could not get what it needs: the job can't go on here */
 
     /* From the other nodes. Those of an earlier attempt are ignored. */
     TT__ON_ROUND,            /* `round` begins, when nothing of an earlier one is left here */
