@@ -214,6 +214,7 @@ static void a_merged_line_names_its_ranks(void **state) {
     tt__line_merge merge = {0};
     size_t n;
     assert_false(tt__merge_hold(&merge, 0, "tutti: ranks 0: x\n", 18));
+    assert_false(tt__merge_hold(&merge, 0, "tutti: rank 0: x\0y\n", 19));
     assert_true(tt__merge_hold(&merge, 3, "tutti: rank 7: x\n", 17));
     assert_true(tt__merge_hold(&merge, 1, "tutti: rank 2: x\n", 17));
     assert_true(tt__merge_hold(&merge, 2, "tutti: rank 0: x\n", 17));
