@@ -71,6 +71,18 @@ class Logs(unittest.TestCase):
         tail = re.findall(r"(?m)^    \| (.*)$", said.stderr)
         self.assertEqual(tail, [str(i) for i in range(4982, 5001)] + ["the end"])
 
+    def test_lines_with_a_nul_byte(self):
+        said = run("--log-dir", self.logs, "--tee=3", "--duplicate-stdout-filters=a", "sh", "-c",
+                   "printf 'a\\0b\\n'; printf 'a\\0b\\nthe end\\n' >&2; exit 3", code=3)
+        self.assertEqual(self.read("filtered_stdout.log"), "[default0]:a\0b\n")
+        self.assertEqual(re.findall(r"(?m)^    \| (.*)$", said.stderr), ["a?b", "the end"])
+
+    def test_line_ends_of_two_bytes(self):
+        """Also where only the first of them fits into what is read at once."""
+        script = r"import sys; sys.stdout.buffer.write(b'12345\r\n' + b'12345678\r\n' * 20000)"
+        said = run("--log-dir", self.logs, "--tee=1", sys.executable, "-c", script)
+        self.assertEqual(said.stdout, "[default0]:12345\n" + "[default0]:12345678\n" * 20000)
+
     def test_hidden_ranks(self):
         script = "echo out $RANK; echo err $RANK >&2; test $RANK = 1 || exit 3"
         said = run("--nproc-per-node=2", "--local-ranks-filter=1", "--settle-period=60", "sh", "-c", script, code=3)
