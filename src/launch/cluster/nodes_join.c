@@ -270,7 +270,7 @@ static tt_status check_counts(const tt__job *own, int id, const card *other) {
 }
 
 /* The id on a card is as it stands in JSON, also if it is not UTF-8. */
-static bool is_same_job(const card *c, const tt__job *own) {
+static bool is_card_of_job(const card *c, const tt__job *own) {
     json_t *id = tt__json_text(own->run_id);
     bool same = id && !strcmp(c->run_id, json_string_value(id));
     json_decref(id);
@@ -281,7 +281,7 @@ static tt_status check_card(const tt__talk *t, int id, const card *c) {
     const tt__job *own = t->nodes->member.job;
     if (strcmp(c->version, tt_version()) != 0)
         return tt__fail(TT_ERR_INVALID, "node %d runs Tutti %.20s, this one %s", id, c->version, tt_version());
-    if (!is_same_job(c, own))
+    if (!is_card_of_job(c, own))
         return tt__fail(TT_ERR_INVALID, "node %d belongs to job \"%.60s\", this one to \"%.60s\" (--rdzv-id)", id,
                         c->run_id, own->run_id);
     TT__TRY(check_counts(own, id, c));
