@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
-enum { TT__SSH_WORDS = 32, TT__SSH_TEXT = 1024 };
+enum { TT__SSH_WORDS = 128, TT__SSH_TEXT = 4096 };
 
 /* The command that reaches another host. */
 typedef struct tt__ssh_words {
@@ -17,7 +17,7 @@ typedef struct tt__ssh_words {
 } tt__ssh_words;
 
 /* Make the command's words, to which the caller adds the host and what to run there. TT_ERR_SYSTEM: TUTTI_SSH is
- * blank. */
+ * blank, or too long. */
 tt_status tt__ssh_words_make(tt__ssh_words *ssh);
 
 /* How a process is started. */
