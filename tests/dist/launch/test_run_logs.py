@@ -47,6 +47,15 @@ class Logs(unittest.TestCase):
             self.assertNotIn("of another file", said.stderr)
             self.assertEqual(os.listdir(self.folder.name), ["secret"])
 
+    def test_error_files_with_odd_characters(self):
+        """As Python writes them: \\u0000, and half a surrogate pair for a byte of a file's name that is not UTF-8."""
+        more = {"timestamp": "1", "py_callstack": "\U0001f600\ud83dc\0d"}
+        text = json.dumps({"message": {"message": r"a\0b\u0000" + "\0\udcffe", "extraInfo": more}})
+        for given in (text.encode(), b'{"message": "a\xff"}'):
+            said = run("sh", "-c", 'printf %s "$TEXT" >"$TORCHELASTIC_ERROR_FILE"; exit 9', code=9, TEXT=given)
+            messages = (r"a\0b\u0000??e" + "\n  its traceback:\n    \U0001f600?c?d\n", "a?\n")
+            self.assertIn("  its message:\n    " + messages[given != text.encode()], said.stderr)
+
     def test_nothing_is_lost_without_reader(self):
         """The files have all, although nobody reads what the launcher shows."""
         reader, writer = os.pipe()
