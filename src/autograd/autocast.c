@@ -157,8 +157,9 @@ static void *grown(void *list, int count, int *room, size_t size) {
     return larger;
 }
 
-/* A cast made while no scope is open would belong to the caller, who doesn't know of it. So it ends with autocast. */
-static tt_tensor *not_the_callers(const char *who, tt_tensor *y) {
+/* Let a cast end with autocast if it was made while no scope is open: it would belong to the caller, who doesn't know
+ * of it. */
+static tt_tensor *end_with_autocast(const char *who, tt_tensor *y) {
     if (!y || y->owner != TT__OWNER_CALLER)
         return y;
     tt_tensor **list = grown(autocast.loose, autocast.loose_count, &autocast.loose_room, sizeof *list);
@@ -219,7 +220,7 @@ static tt_tensor *leaf_copy(const char *who, tt_tensor *x, tt_dtype dtype) {
 static tt_tensor *cast_recorded(const char *who, tt_tensor *x, tt_dtype dtype) {
     bool kept = !autocast.no_cache && x->history && x->history->is_leaf && x->dtype == TT_F32;
     tt_tensor *y = kept ? leaf_copy(who, x, dtype) : tt__to(who, x, dtype);
-    return not_the_callers(who, tt__recorded(&autocast_op, y, TT__INPUTS(x), TT__NO_SAVES, TT__NO_STATE));
+    return end_with_autocast(who, tt__recorded(&autocast_op, y, TT__INPUTS(x), TT__NO_SAVES, TT__NO_STATE));
 }
 
 /* ---- what an operator's inputs become ---- */

@@ -38,11 +38,11 @@ typedef struct tt__agent_store {
 
 typedef struct tt__world {
     int rank, size;
-    int hosts;     /* how many; 0: not yet known */
-    bool threaded; /* there are TCP links, so also a thread */
-    bool joining;  /* this rank has finished joining, others may not have */
-    pid_t owner;   /* the process that joined */
-    bool forked;   /* this is a child's copy: see tt__world_own() */
+    int hosts;             /* how many; 0: not yet known */
+    bool threaded;         /* there are TCP links, so also a thread */
+    bool in_first_barrier; /* which ends joining: this rank has joined, others may not have */
+    pid_t owner;           /* the process that joined */
+    bool forked;           /* this is a child's copy: see tt__world_own() */
     /* Groups that are not yet released (those that only wait for their memory to be free don't count), and
      * tt__local_memory_alloc()'s memory. */
     int references;

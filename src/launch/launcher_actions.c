@@ -242,7 +242,7 @@ static bool tell_workers(launcher *l, const tt__action *action) {
         tell_running_workers(l, TT__JOB_NO_ROUND, "no restarts are left (tutti run --max-restarts)");
         break;
     case TT__DO_READ_IDLE:
-        if (!tt__watchdog_reads_idle(l))
+        if (!tt__watchdog_begin_idle_reading(l))
             l->follow_up.kind = TT__ON_IDLE_READ;
         break;
     case TT__DO_COLLECT:
@@ -361,7 +361,7 @@ static void note_counts(launcher *l) {
 }
 
 /* Log when ranks here begin to wait for another round. */
-static void log_change(const launcher *l, const tt__attempt_state *before) {
+static void log_waiting(const launcher *l, const tt__attempt_state *before) {
     const tt__attempt_state *now = &l->machine.attempt;
     bool waits = now->phase == TT__SETTLING && now->settling != TT__FOR_REASONS && now->settling != TT__FOR_STACKS;
     bool waited = before->phase == TT__SETTLING && before->settling == now->settling;
@@ -378,7 +378,7 @@ static void one_step(launcher *l, tt__event *event) {
     tt__actions actions;
     tt__machine_step(&l->machine, event, &around, &actions);
     note_counts(l);
-    log_change(l, &before);
+    log_waiting(l, &before);
     for (int i = 0; i < actions.n; i++)
         perform(l, &actions.list[i]);
 }

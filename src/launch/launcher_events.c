@@ -230,7 +230,7 @@ static void answer_look(launcher *l, int id) {
     tt__snapshot_free(&snapshot);
 }
 
-static void take_decision(launcher *l, tt__nodes_event *event) {
+static void give_to_machine(launcher *l, tt__nodes_event *event) {
     if (event->event.kind == TT__ON_ROUND)
         give_round(l, &event->event);
     else
@@ -244,8 +244,8 @@ static void take_decision(launcher *l, tt__nodes_event *event) {
 
 static void take_node_event(launcher *l, tt__nodes_event *event) {
     switch (event->kind) {
-    case TT__NODES_DECIDES:
-        take_decision(l, event);
+    case TT__NODES_FOR_MACHINE:
+        give_to_machine(l, event);
         break;
     case TT__NODES_WAITS:
         tt__streams_print(&l->streams, "tutti run: %s", event->text ? event->text : "waiting for other nodes");
@@ -272,7 +272,7 @@ void tt__launcher_take_node_events(launcher *l) {
 /* ---- time */
 
 void tt__launcher_take_time(launcher *l) {
-    if (tt__watchdog_has_read_idle(l))
+    if (tt__watchdog_take_idle_end(l))
         tt__launcher_step(l, &(tt__event){.kind = TT__ON_IDLE_READ});
     tt__launcher_step(l, &(tt__event){.kind = TT__ON_TIME});
 }

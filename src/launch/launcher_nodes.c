@@ -184,14 +184,13 @@ tt_status tt__launcher_watch(launcher *l) {
 
 static void put_note(launcher *l, const char *key, const char *text) {
     if (l->nodes) {
-        tt__nodes_set(l->nodes, key, text);
+        tt__nodes_leave_note(l->nodes, key, text);
         return;
     }
     tt__secret secret = {0};
     if (own_store(l))
-        l->store_failed =
-            tt__secret_load(&secret) ||
-            tt__signed_set(l->store, &secret, key, tt__store_life(l->store, false), text, strlen(text)) != TT_OK;
+        l->store_failed = tt__secret_load(&secret) ||
+                          tt__signed_set(l->store, &secret, key, tt__store_life(l->store), text, strlen(text)) != TT_OK;
     tt__secret_wipe(&secret);
 }
 

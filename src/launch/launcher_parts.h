@@ -149,10 +149,10 @@ bool tt__watchdog_timed(void *user, pid_t pid, int caller, int memory);
 
 /* Begin to read the stacks of workers that make no call while others have waited for them in vain, once an attempt.
  * False: there is nothing to read; else TT__ON_IDLE_READ follows. */
-bool tt__watchdog_reads_idle(tt__launcher_state *l);
+bool tt__watchdog_begin_idle_reading(tt__launcher_state *l);
 
-/* Has that reading ended since this was last asked? */
-bool tt__watchdog_has_read_idle(tt__launcher_state *l);
+/* Take the end of that reading. False: it has not ended, or the end was taken before. */
+bool tt__watchdog_take_idle_end(tt__launcher_state *l);
 
 /* Worker `i` has ended: if it is the first that failed, fill in its account. */
 void tt__watchdog_ended(tt__launcher_state *l, int i);

@@ -247,14 +247,13 @@ bool tt__launcher_health(void *user, char body[TT__HEALTH_BODY]) {
     const launcher *l = user;
     char reason[REASON];
     bool trouble = say_trouble(l, reason);
-    json_t *text = trouble ? json_string(reason) : json_null();
+    json_t *text = trouble ? tt__json_text(reason) : json_null();
     json_t *attempt = l->job->attempt < 0 ? json_null() : json_integer(l->job->attempt);
-    json_t *id = json_string(l->job->run_id);
     json_t *all =
         json_pack("{s:b, s:s, s:o, s:o, s:i, s:o, s:i, s:i, s:i, s:i}", "healthy", (int)!trouble, "state",
-                  state_text(l), "reason", text ? text : json_string("?"), "run_id", id ? id : json_null(), "node",
-                  l->job->node, "attempt", attempt, "first_rank", l->job->first_rank, "workers", l->job->workers,
-                  "running", running_workers(l), "ended", tt__ledger_ended(&l->machine.ledger));
+                  state_text(l), "reason", text, "run_id", tt__json_text(l->job->run_id), "node", l->job->node,
+                  "attempt", attempt, "first_rank", l->job->first_rank, "workers", l->job->workers, "running",
+                  running_workers(l), "ended", tt__ledger_ended(&l->machine.ledger));
     char *line = all ? tt__json_dumps(all, 0) : NULL;
     if (line && strlen(line) < TT__HEALTH_BODY)
         snprintf(body, TT__HEALTH_BODY, "%s", line);

@@ -55,7 +55,7 @@ struct tt__watchdog {
     tt__health *health; /* NULL: health checks are not served */
     tt__timer_list timers;
     bool read_idle;       /* reading idle workers' stacks has begun in this attempt */
-    bool idle_is_read;    /* that has been done; tt__watchdog_has_read_idle() clears it */
+    bool idle_is_read;    /* it has ended, and tt__watchdog_take_idle_end() has not told so yet */
     int most_timed;       /* how many processes may have timers */
     bool told_most_timed; /* the user knows that others are not watched */
     tt__file_timers file_timers;
@@ -316,7 +316,7 @@ static pid_t idle_process(const launcher *l, int i) {
     return pid && worker_above(l, pid) == i ? pid : 0;
 }
 
-bool tt__watchdog_reads_idle(launcher *l) {
+bool tt__watchdog_begin_idle_reading(launcher *l) {
     bool begun = false;
     tt__failure first;
     if (l->watchdog->read_idle || !tt__job_crash_ms() || !tt__ledger_first(&l->machine.ledger, &first) ||
@@ -331,7 +331,7 @@ bool tt__watchdog_reads_idle(launcher *l) {
     return begun;
 }
 
-bool tt__watchdog_has_read_idle(launcher *l) {
+bool tt__watchdog_take_idle_end(launcher *l) {
     bool has = l->watchdog->idle_is_read;
     l->watchdog->idle_is_read = false;
     return has;

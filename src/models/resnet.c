@@ -244,7 +244,7 @@ static tt_status draw_convs(tt_module *self, tt_generator *generator) {
 }
 
 /* Let all blocks begin as the identity, by zeroing the weight of their last normalisation. */
-static tt_status silence_blocks(const resnet *net, const char *who) {
+static tt_status zero_last_norms(const resnet *net, const char *who) {
     for (int i = 0; i < LAYERS; i++)
         for (int64_t j = 0; j < tt_module_child_count(net->layer[i]); j++) {
             tt_tensor *weight = resnet_block_last_weight(tt_module_child_at(net->layer[i], j));
@@ -265,7 +265,7 @@ static tt_status resnet_build(tt_module *self, const resnet_kind *kind, const tt
     TT__TRY(tt__add_part(&net->fc, self, "fc",
                          tt_nn_linear(features, a->num_classes, .generator = a->generator, .dtype = a->dtype)));
     TT__TRY(draw_convs(self, a->generator));
-    return a->zero_init_residual ? silence_blocks(net, kind->who) : TT_OK;
+    return a->zero_init_residual ? zero_last_norms(net, kind->who) : TT_OK;
 }
 
 static tt_module *resnet_new(const resnet_kind *kind, const tt_model_resnet18_args *args, size_t size) {

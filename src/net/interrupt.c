@@ -6,7 +6,7 @@
 
 static _Thread_local struct {
     bool set;
-    int held; /* how often it is suspended */
+    int suspended; /* how often it is */
     int fd;
     const char *why;
 } interrupt;
@@ -17,9 +17,11 @@ void tt__net_interrupt_by(int fd, const char *why) {
     interrupt.why = why;
 }
 
-void tt__net_interrupt_hold(bool hold) { interrupt.held += hold ? 1 : -1; }
+void tt__net_interrupt_suspend(void) { interrupt.suspended++; }
 
-int tt__net_interrupt_fd(void) { return interrupt.set && !interrupt.held ? interrupt.fd : -1; }
+void tt__net_interrupt_resume(void) { interrupt.suspended--; }
+
+int tt__net_interrupt_fd(void) { return interrupt.set && !interrupt.suspended ? interrupt.fd : -1; }
 
 tt_status tt__net_interrupted(void) {
     struct pollfd one = {.fd = tt__net_interrupt_fd(), .events = POLLIN};

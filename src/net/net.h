@@ -90,8 +90,9 @@ tt_status tt__net_connect_warning(int *fd, const char *host, int port, int64_t d
  * and `why` are borrowed; fd -1: nothing interrupts the waits. */
 void tt__net_interrupt_by(int fd, const char *why);
 
-/* Suspend interruptions (true), or resume them (false): after one, others may have to be told. May be nested. */
-void tt__net_interrupt_hold(bool hold);
+/* Suspend interruptions, and resume them: after one, others may have to be told. May be nested. */
+void tt__net_interrupt_suspend(void);
+void tt__net_interrupt_resume(void);
 
 /* Return the descriptor, for poll(), or -1, which poll() ignores. */
 int tt__net_interrupt_fd(void);

@@ -151,7 +151,7 @@ static tt_status begin_rpc(tt_rpc *rpc, const tt_rpc_init_args *args) {
     if (status)
         return status;
     tt__rpc_lock(rpc);
-    tt__rpc_crew_call(rpc); /* so that one thread moves messages */
+    tt__rpc_pool_call(rpc); /* so that one thread moves messages */
     status = *rpc->pool_why ? tt__fail(TT_ERR_SYSTEM, "tt_rpc_init: %s", rpc->pool_why) : TT_OK;
     tt__rpc_unlock(rpc);
     return status;
@@ -163,7 +163,7 @@ static void end_rpc(tt_rpc *rpc) {
     rpc->network->ops->progress(rpc->network); /* send what is left */
     tt__messages_take_packets(rpc->network->messages, NULL, NULL);
     tt__rpc_unlock(rpc);
-    tt__rpc_crew_end(rpc);
+    tt__rpc_pool_end(rpc);
     tt__rpc_keeper_end(rpc);
     if (rpc->attached_end)
         rpc->attached_end(rpc->attached);

@@ -348,11 +348,9 @@ static tt_status open_file_store(file_store *f, const tt_file_store_args *args) 
     if (!(f->path = malloc(size)))
         return tt__fail(TT_ERR_MEMORY, "tt_file_store: out of memory");
     memcpy(f->path, args->path, size);
-    char *
-        /* refuses strangers' links before the last name; open_file() refuses any link at the last name */
-        leads_to;
-    tt_status status = tt__follow_links(f->path, &leads_to);
-    free(leads_to);
+    char *leads_to;
+    tt_status status = tt__follow_links(f->path, &leads_to); /* refuses strangers' links before the last name */
+    free(leads_to);                                          /* open_file() refuses any link at the last name */
     if (!status)
         status = file_begin(&f->base, false, tt__deadline_ms(f->base.timeout_ms));
     if (status)

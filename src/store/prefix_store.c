@@ -139,7 +139,9 @@ static void prefix_set_timeout_ms(tt_store *store, int64_t timeout_ms) {
     tt_store_set_timeout_ms(inner_of(store), timeout_ms);
 }
 
-static const char *prefix_life(const tt_store *store, bool lasting) { return tt__store_life(inner_of(store), lasting); }
+static const char *prefix_life(const tt_store *store) { return tt__store_life(inner_of(store)); }
+
+static const char *prefix_lasting_life(const tt_store *store) { return tt__store_lasting_life(inner_of(store)); }
 
 static void prefix_free(tt_store *store) { tt__quarantine(store, sizeof(prefix_store), free); }
 
@@ -162,6 +164,7 @@ static const tt__store_ops prefix_ops = {
     .list_keys = prefix_list_keys,
     .barrier = prefix_barrier,
     .life = prefix_life,
+    .lasting_life = prefix_lasting_life,
 };
 
 tt_status tt_prefix_store(tt_store **out, const char *prefix, tt_store *base) {

@@ -9,8 +9,10 @@
 
 enum { AGAIN_MS = 50 };
 
-const char *tt__store_life(const tt_store *store, bool lasting) {
-    return store->ops->life ? store->ops->life(store, lasting) : "";
+const char *tt__store_life(const tt_store *store) { return store->ops->life ? store->ops->life(store) : ""; }
+
+const char *tt__store_lasting_life(const tt_store *store) {
+    return store->ops->lasting_life ? store->ops->lasting_life(store) : "";
 }
 
 static bool signs(const tt__secret *secret) { return secret && secret->set; }

@@ -15,10 +15,11 @@
 
 #include <tutti/store.h>
 
-/* Return the life of the store's server: a text that all its clients have, and that no earlier job had. `lasting`: a
- * text that renewals (renewal.h) leave as it is; else clients that connect after a renewal get another one. "": this
- * kind of store has none, or the server has not proved the job secret. Borrowed from the store. */
-const char *tt__store_life(const tt_store *store, bool lasting);
+/* Return the life of the store's server: a text that all its clients have, and that no earlier job had. Clients that
+ * connect after a renewal (renewal.h) get another one. The lasting life is a text that renewals leave as it is. "":
+ * this kind of store has none, or the server has not proved the job secret. Borrowed from the store. */
+const char *tt__store_life(const tt_store *store);
+const char *tt__store_lasting_life(const tt_store *store);
 
 /* Append the signed value of these `size` bytes to `out`, whose `failed` tells whether memory is out. Without a secret:
  * the bytes alone. */

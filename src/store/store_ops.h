@@ -28,7 +28,9 @@ typedef struct tt__store_ops {
                            size_t n);
     tt_status (*list_keys)(tt_store *, char ***keys, size_t *n);
     tt_status (*barrier)(tt_store *, const char *key, int64_t world_size, int64_t timeout_ms);
-    const char *(*life)(const tt_store *, bool lasting); /* tt__store_life(); NULL: the store has none */
+    /* tt__store_life(), tt__store_lasting_life(); NULL: the store has none */
+    const char *(*life)(const tt_store *);
+    const char *(*lasting_life)(const tt_store *);
 } tt__store_ops;
 
 /* First member of every kind of store. */

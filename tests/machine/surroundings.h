@@ -198,6 +198,15 @@ static tt__event_kind carry_out_one(world *w, const tt__action *action) {
     return TT__ON_TIME;
 }
 
+/* Are all nodes that are lost in this node's round, whose list has their names? */
+static bool knows_lost_nodes(const tt__machine *m) {
+    const tt__round *round = m->membership.round;
+    for (const tt__lost_node *lost = m->ledger.lost; lost; lost = lost->next)
+        if (!round || lost->node < 0 || lost->node >= round->n)
+            return false;
+    return true;
+}
+
 static void check_state(const world *w) {
     const tt__machine *m = &w->m;
     tt__attempt_phase phase = m->attempt.phase;
@@ -213,6 +222,7 @@ static void check_state(const world *w) {
     claim(phase != TT__RUNNING || m->membership.state == TT__TAKES_PART || tt__machine_is_done(m),
           "workers run in no round");
     claim(!m->job.alone || m->membership.state == TT__TAKES_PART, "a job of one node looks for others");
+    claim(knows_lost_nodes(m), "a node is lost that is in no round here");
 }
 
 static void check_actions(const tt__machine *before, const tt__machine *after, const tt__actions *actions) {
@@ -334,8 +344,8 @@ static bool may_happen(const world *w, happening what, int i) {
     case OTHER_SIGNAL:
     case OTHER_LEAVES:
         return single && in_round && !w->other_lost && m->membership.state != TT__THROUGH;
-    case OTHER_LOST:
-        return single && in_round && !w->other_lost && !done;
+    case OTHER_LOST: /* also of a round that came when this node was done, and was not taken */
+        return single && !w->other_lost && (done ? nodes && w->joining : in_round);
     case SELF_LOST:
         return single && in_round && member && !done && m->membership.state == TT__TAKES_PART;
     case ALL_GONE:
@@ -523,7 +533,7 @@ static void happens_elsewhere(world *w, happening what) {
         break;
     case AGAIN:
         w->rounds++;
-        give(w, (tt__event){.kind = TT__ON_AGAIN});
+        give(w, (tt__event){.kind = TT__ON_COORDINATOR_GONE});
         break;
     case OVER:
         w->joining = false;

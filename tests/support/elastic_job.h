@@ -185,7 +185,7 @@ static inline void job_listen(job *j) {
 /* ---- rounds */
 
 static inline void job_set_signed(job *j, const char *key, const char *text) {
-    job_check(!tt__signed_set(j->store, &j->secret, key, tt__store_life(j->store, false), text, strlen(text)), key);
+    job_check(!tt__signed_set(j->store, &j->secret, key, tt__store_life(j->store), text, strlen(text)), key);
 }
 
 static inline void job_note_ends(job *j) {

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* As json_loads(), json_loadb(), json_loadfd(), json_dumps(), json_dumpb() and json_dumpf(). */
 static inline json_t *tt__json_loads(const char *text, size_t flags, json_error_t *error) {
@@ -58,6 +59,20 @@ static inline int tt__json_dumpf(const json_t *json, FILE *file, size_t flags) {
     }
     free(text);
     return text && !ferror(file) ? 0 : -1;
+}
+
+/* As json_string(), of bytes that need not be UTF-8, as JSON must be: of flags, names of files and what programs say.
+ * If they are not, each byte that is not ASCII becomes '?'. NULL is "". */
+static inline json_t *tt__json_text(const char *text) {
+    json_t *string = json_string(text ? text : "");
+    char *clean = string ? NULL : strdup(text);
+    for (char *c = clean; c && *c; c++)
+        if (*c & 0x80)
+            *c = '?';
+    if (clean)
+        string = json_string(clean);
+    free(clean);
+    return string;
 }
 
 #endif

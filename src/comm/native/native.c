@@ -71,10 +71,10 @@ static tt_status begin_first_group(tt_group *group) {
 /* Wait until no rank needs the store any more. */
 static tt_status leave_store(tt_group *group, int64_t deadline_ms) {
     int64_t left = tt__left_ms(deadline_ms);
-    group->native->world->joining = true;
+    group->native->world->in_first_barrier = true;
     tt_status status = tt_barrier_with(
         TT_ARGS(tt_barrier_args, group, .timeout_ms = left ? left : 1, .file = "tt_init_process_group"));
-    group->native->world->joining = false;
+    group->native->world->in_first_barrier = false;
     return status;
 }
 

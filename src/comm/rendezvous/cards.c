@@ -170,7 +170,7 @@ static tt_status check_twin(const tt__rendezvous *at, const tt__secret *secret) 
         return TT_OK;
     TT__TRY(tt_store_get(at->store, key, &value));
     bool known =
-        !tt__signed_open(&value, secret, key, tt__store_life(at->store, false)) && !parse_card(rank, value.data, &card);
+        !tt__signed_open(&value, secret, key, tt__store_life(at->store)) && !parse_card(rank, value.data, &card);
     tt_store_value_free(&value);
     if (!known || !is_running_here(&card) || has_started_us((pid_t)card.pid))
         return TT_OK;

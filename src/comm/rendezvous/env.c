@@ -48,7 +48,7 @@ static bool may_be_host(const char *host) {
 static tt_status host_from_env(const tt__environment *environment, const tt__launched *launched, tt__meeting *meeting) {
     const char *host = environment->get(environment, "MASTER_ADDR");
     const char *what = !host ? "not set" : !*host ? "empty" : strlen(host) >= sizeof meeting->host ? "too long" : NULL;
-    if (what && !launched->is_torchrun)
+    if (what && !launched->by_rank_and_size)
         return tt__fail(TT_ERR_INVALID,
                         "env://: %s does not say where rank 0 of %d can be met: set MASTER_ADDR to its host and "
                         "MASTER_PORT to a free port there, alike for all ranks (MASTER_ADDR is %s)",
@@ -90,9 +90,9 @@ static tt_status find_place_to_meet(const tt__environment *environment, const tt
     const char *port = environment->get(environment, "MASTER_PORT");
     bool one_host = launched->local_world == launched->world;
     int64_t number;
-    if (!launched->is_torchrun && meeting->world == 1)
+    if (!launched->by_rank_and_size && meeting->world == 1)
         return TT_OK;
-    if (!launched->is_torchrun && !host && !port && !*launched->host && one_host && *launched->job) {
+    if (!launched->by_rank_and_size && !host && !port && !*launched->host && one_host && *launched->job) {
         meet_in_file(environment, launched, meeting);
         return TT_OK;
     }
@@ -128,7 +128,7 @@ tt_status tt__meeting_from_env(const tt__environment *environment, tt__meeting *
     *meeting = (tt__meeting){.world = 1};
     if (args->world_size) {
         TT__TRY(tt__meeting_check("env://", args->rank, args->world_size));
-        launched = (tt__launched){.rank = args->rank, .world = args->world_size, .is_torchrun = true};
+        launched = (tt__launched){.rank = args->rank, .world = args->world_size, .by_rank_and_size = true};
     } else {
         if (tt__launched_look(environment, &launched))
             return tt__fail_prefix("env://");
@@ -148,6 +148,6 @@ tt_status tt__meeting_from_env(const tt__environment *environment, tt__meeting *
     bool serves = !tt__agent_serves_store(meeting->host, meeting->port);
     meeting->serves = serves && launched.rank == 0;
     meeting->needs_secret =
-        serves && !launched.is_torchrun && launched.local_world && launched.local_world < launched.world;
+        serves && !launched.by_rank_and_size && launched.local_world && launched.local_world < launched.world;
     return TT_OK;
 }

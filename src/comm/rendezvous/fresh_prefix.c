@@ -55,7 +55,7 @@ static const char *all_key(const tt__member *member, char key[160]) {
 static tt_status set_signed(const tt__member *member, const char *key, const void *data, size_t size) {
     tt__secret secret;
     TT__TRY(tt__secret_load(&secret));
-    tt_status status = tt__signed_set(member->store, &secret, key, tt__store_life(member->store, false), data, size);
+    tt_status status = tt__signed_set(member->store, &secret, key, tt__store_life(member->store), data, size);
     tt__secret_wipe(&secret);
     return status;
 }
@@ -113,8 +113,7 @@ static tt_status say_here(const tt__member *member, const char *own) {
 /* Was it written with the job secret, if there is one? */
 static bool is_rank_0s(const tt__member *member, const char *key, tt_store_value *value) {
     tt__secret secret;
-    bool good =
-        !tt__secret_load(&secret) && !tt__signed_open(value, &secret, key, tt__store_life(member->store, false));
+    bool good = !tt__secret_load(&secret) && !tt__signed_open(value, &secret, key, tt__store_life(member->store));
     tt__secret_wipe(&secret);
     return good;
 }

@@ -126,7 +126,7 @@ static bool find_note(tt_store *store, const tt__secret *secret, const char *pre
         if (tt_store_check(store, &key, 1, &there))
             return false;
         snprintf(whose, sizeof whose, "rank %d", r);
-        if (!there || tt__signed_get(store, secret, key, tt__store_life(store, false), who, whose, 0, &value))
+        if (!there || tt__signed_get(store, secret, key, tt__store_life(store), who, whose, 0, &value))
             continue;
         snprintf(text, NOTE_SIZE, "%s", (const char *)value.data);
         tt__make_plain_name(text);
@@ -140,8 +140,8 @@ static bool find_note(tt_store *store, const tt__secret *secret, const char *pre
 /* Write this rank's note, and end the others' waiting for its texts, which will not come. */
 static void announce_failure(const tt__rendezvous *at, const tt__secret *secret, tt_status status, const char *text) {
     char key[256];
-    if (tt__signed_set(at->store, secret, note_key_of(at->prefix, at->rank, key), tt__store_life(at->store, false),
-                       text, strlen(text)) ||
+    if (tt__signed_set(at->store, secret, note_key_of(at->prefix, at->rank, key), tt__store_life(at->store), text,
+                       strlen(text)) ||
         tt_store_set(at->store, joining_failed_key(at->prefix, key), "", 0))
         return;
     if (status != TT_ERR_TIMEOUT) /* after a timeout all others time out as well, and each names the missing ranks */
@@ -155,7 +155,7 @@ tt_status tt__joining_failed(const tt__rendezvous *at) {
     int64_t before = tt_store_timeout_ms(at->store);
     tt__secret secret;
     int by;
-    tt__net_interrupt_hold(true);
+    tt__net_interrupt_suspend();
     tt_store_set_timeout_ms(at->store, status == TT_ERR_ABORTED ? INTERRUPTED_MS : NOTE_MS);
     bool can_sign = !tt__secret_load(&secret), is_lost = status == TT_ERR_PEER || status == TT_ERR_NET;
     snprintf(own, sizeof own, "%s", tt_last_error());
@@ -169,6 +169,6 @@ tt_status tt__joining_failed(const tt__rendezvous *at) {
         announce_failure(at, &secret, status, own);
     tt__secret_wipe(&secret);
     tt_store_set_timeout_ms(at->store, before);
-    tt__net_interrupt_hold(false);
+    tt__net_interrupt_resume();
     return found ? tt__fail(TT_ERR_PEER, "rank %d failed to join: %s", by, others) : tt__fail(status, "%s", own);
 }

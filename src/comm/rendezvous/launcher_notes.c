@@ -78,7 +78,7 @@ const char *tt__agent_store_end_of(const tt__agent_store *agent_store, int r, ch
     tt_store_set_timeout_ms(store, WAIT_MS);
     tt__ended_key(key, r, tt__round_number());
     if (!tt__secret_load(&secret) &&
-        !tt__signed_get(store, &secret, key, tt__store_life(store, false), "this rank", "the launcher", 0, &value)) {
+        !tt__signed_get(store, &secret, key, tt__store_life(store), "this rank", "the launcher", 0, &value)) {
         snprintf(text, size, "%s", (const char *)value.data);
         tt_store_value_free(&value);
     }
@@ -135,8 +135,7 @@ tt_status tt__launcher_note(const tt__rendezvous *rendezvous, const tt__secret *
     *text = '\0';
     tt_status status = notes ? tt_store_check(notes, &key, 1, &there) : TT_OK;
     if (!status && there)
-        status =
-            tt__signed_get(notes, secret, key, tt__store_life(notes, false), "this rank", "the launcher", 0, &value);
+        status = tt__signed_get(notes, secret, key, tt__store_life(notes), "this rank", "the launcher", 0, &value);
     if (status == TT_ERR_AUTH)
         return TT_OK; /* not the launcher's */
     if (status)

@@ -121,7 +121,7 @@ static tt_status check_pods(const tt__environment *environment) {
                     environment->get(environment, "RANK"), each);
 }
 
-static tt_status look_at_torchrun(const tt__environment *environment, tt__launched *launched) {
+static tt_status look_at_rank_and_size(const tt__environment *environment, tt__launched *launched) {
     const char *local_rank = tt__environment_value(environment, "LOCAL_RANK");
     const char *local_size = tt__environment_value(environment, "LOCAL_WORLD_SIZE");
     int64_t r, n, local_r = -1, local_n = 0;
@@ -137,7 +137,7 @@ static tt_status look_at_torchrun(const tt__environment *environment, tt__launch
                                                                                                    : "the environment",
                                .rank_name = "RANK",
                                .size_name = "WORLD_SIZE",
-                               .is_torchrun = true,
+                               .by_rank_and_size = true,
                                .rank = (int)r,
                                .world = (int)n,
                                .local_rank = (int)local_r,
@@ -229,7 +229,7 @@ static tt_status look_at_launchers(const tt__environment *environment, tt__launc
 tt_status tt__launched_look(const tt__environment *environment, tt__launched *launched) {
     *launched = (tt__launched){.local_rank = -1};
     if (environment->get(environment, "RANK") && environment->get(environment, "WORLD_SIZE"))
-        return look_at_torchrun(environment, launched);
+        return look_at_rank_and_size(environment, launched);
     TT__TRY(look_at_launchers(environment, launched));
     if (!launched->name) {
         note_what_is_seen(environment, launched);

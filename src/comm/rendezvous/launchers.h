@@ -16,7 +16,7 @@ extern const tt__environment tt__own_environment;
 typedef struct tt__launched {
     const char *name;                  /* "srun"; NULL: none is recognised */
     const char *rank_name, *size_name; /* the variables that say who this process is */
-    bool is_torchrun;                  /* known by RANK and WORLD_SIZE, whoever set them */
+    bool by_rank_and_size;             /* known by RANK and WORLD_SIZE, whoever set them, or as the program says */
     bool is_srun;                      /* so MUNGE is probably available */
     int rank, world;
     int local_rank, local_world; /* on this host; -1 and 0: not told */

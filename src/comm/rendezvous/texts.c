@@ -254,7 +254,7 @@ tt_status tt__texts_exchange_asking(const tt__rendezvous *given, const char *kin
                                     tt__long_wait *waits_long) {
     exchange x = {.given = given,
                   .store = given->store,
-                  .life = tt__store_life(given->store, false),
+                  .life = tt__store_life(given->store),
                   .rank = given->rank,
                   .world = given->world,
                   .deadline_ms = given->deadline_ms,
@@ -284,7 +284,7 @@ void tt__texts_give_up(tt_store *store, const char *prefix, const char *kind, in
         char key[KEY_SIZE];
         tt__bytes text = {0};
         texts_key_of(prefix, kind, r, key);
-        tt__sign(&text, &secret, key, tt__store_life(store, false), TT__GIVEN_UP, strlen(TT__GIVEN_UP));
+        tt__sign(&text, &secret, key, tt__store_life(store), TT__GIVEN_UP, strlen(TT__GIVEN_UP));
         status = text.failed ? TT_ERR_MEMORY : tt_store_compare_set(store, key, "", 0, text.data, text.size, NULL);
         tt__bytes_free(&text);
     }

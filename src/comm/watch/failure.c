@@ -261,7 +261,7 @@ tt_status tt__check_peers(tt_work *work, bool processes) {
         if (waited_for ? (status || said) && still_waits_for_rank(work, r) && !does_without(work, r) : said && !left)
             return said ? said : why_gone(work->group, r, status);
     }
-    return processes && work->group->native->world->joining ? check_joining(work, now) : TT_OK;
+    return processes && work->group->native->world->in_first_barrier ? check_joining(work, now) : TT_OK;
 }
 
 tt_status tt__check_receivers(const tt_work *work) {

@@ -117,7 +117,8 @@ static tt_status check_deadline(tt_work *work, const tt_work *first, const tt__r
     return look_fail_timeout(work, missing, first->call.timeout_ms);
 }
 
-static tt__look_result has_failed(const tt_group *group) {
+/* Record the group's error again. */
+static tt__look_result look_failed_before(const tt_group *group) {
     tt__fail(group->failed, "%s", group->failure_text);
     return TT__LOOK_FAILED;
 }
@@ -126,7 +127,7 @@ static tt__look_result has_failed(const tt_group *group) {
 static tt__look_result look_for_errors(tt_work *waiter, tt_group **culprit) {
     tt_group *group = waiter->group;
     if (group->failed)
-        return has_failed(group);
+        return look_failed_before(group);
     tt_work *work = blocking_work(waiter);
     const tt_work *first = work->deadline_ms < waiter->deadline_ms ? work : waiter;
     int64_t now = tt__now_ms();
@@ -143,7 +144,7 @@ static tt__look_result look_for_errors(tt_work *waiter, tt_group **culprit) {
     if (processes && !status) {
         status = check_calls(work, &missing);
         if (group->failed)
-            return has_failed(group);
+            return look_failed_before(group);
     }
     if (!status)
         status = check_deadline(work, first, &missing, now);

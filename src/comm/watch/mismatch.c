@@ -196,7 +196,7 @@ static bool ask_all(const tt_group *group, uint32_t seq, int64_t deadline_ms, ca
 }
 
 /* If a rank that is gone, and can't be asked any more, published why the group fails, record the same. */
-static tt_status named_by_another(const tt_group *group, const called *all) {
+static tt_status fail_named_by_another(const tt_group *group, const called *all) {
     bool known = true;
     for (int r = 0; r < group->size; r++)
         known &= all[r].known;
@@ -222,7 +222,7 @@ tt_status tt__fail_differing(tt_group *group, uint32_t seq) {
         at--;
     group->native->asking = false;
     world->asking--;
-    tt_status status = named_by_another(group, all);
+    tt_status status = fail_named_by_another(group, all);
     if (!status)
         status = fail_mismatch(group, at, all);
     free(all);

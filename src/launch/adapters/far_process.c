@@ -16,12 +16,15 @@
 tt_status tt__ssh_words_make(tt__ssh_words *ssh) {
     static const char batch[] = "ssh -T -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15";
     const char *given = secure_getenv("TUTTI_SSH");
-    char *rest;
+    char *rest, *word;
     *ssh = (tt__ssh_words){0};
-    snprintf(ssh->text, sizeof ssh->text, "%s", given && *given ? given : batch);
-    for (char *word = strtok_r(ssh->text, " \t", &rest); word && ssh->n < TT__SSH_WORDS - 1;
+    int length = snprintf(ssh->text, sizeof ssh->text, "%s", given && *given ? given : batch);
+    for (word = strtok_r(ssh->text, " \t", &rest); word && ssh->n < TT__SSH_WORDS - 1;
          word = strtok_r(NULL, " \t", &rest))
         ssh->words[ssh->n++] = word;
+    if (word || length >= TT__SSH_TEXT)
+        return tt__fail(TT_ERR_SYSTEM, "TUTTI_SSH: expected at most %d words in %d bytes", TT__SSH_WORDS - 1,
+                        TT__SSH_TEXT - 1);
     return ssh->n ? TT_OK : tt__fail(TT_ERR_SYSTEM, "TUTTI_SSH: expected a command, got blanks");
 }
 
@@ -60,7 +63,7 @@ int tt__far_process_start(pid_t *pid, char **words, const tt__far_start *how) {
     return errnum;
 }
 
-int tt__far_process_watch(pid_t pid) {
+int tt__far_process_watch_or_kill(pid_t pid) {
     int process = tt__fd((int)syscall(SYS_pidfd_open, pid, 0)), errnum = errno;
     if (process < 0) {
         kill(pid, SIGKILL);

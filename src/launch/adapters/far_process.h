@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
-enum { TT__SSH_WORDS = 32, TT__SSH_TEXT = 1024 };
+enum { TT__SSH_WORDS = 128, TT__SSH_TEXT = 4096 };
 
 /* The command that reaches another host. */
 typedef struct tt__ssh_words {
@@ -17,7 +17,7 @@ typedef struct tt__ssh_words {
 } tt__ssh_words;
 
 /* Make the command's words, to which the caller adds the host and what to run there. TT_ERR_SYSTEM: TUTTI_SSH is
- * blank. */
+ * blank, or too long. */
 tt_status tt__ssh_words_make(tt__ssh_words *ssh);
 
 /* How a process is started. */
@@ -32,7 +32,7 @@ typedef struct tt__far_start {
 int tt__far_process_start(pid_t *pid, char **words, const tt__far_start *how);
 
 /* Open a pidfd of a child; if there is none, kill the child. -1: errno says why. */
-int tt__far_process_watch(pid_t pid);
+int tt__far_process_watch_or_kill(pid_t pid);
 
 /* Wait until a child has ended; *status as of waitpid(2). Returns its exit code, 128 + N for signal N. */
 int tt__far_process_wait(pid_t pid, int *status);

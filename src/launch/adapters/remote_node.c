@@ -127,7 +127,7 @@ static tt_status run_order(int from, const remote_order *order, int *exit_code) 
         &(tt__far_start){.environment = order->environment, .input = -1, .output = -1, .mask = &none});
     if (errnum)
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "can't run %s", order->argv[0]);
-    int process = tt__far_process_watch(pid);
+    int process = tt__far_process_watch_or_kill(pid);
     if (process < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't watch the launcher");
     *exit_code = attend_order(from, pid, process);

@@ -210,7 +210,7 @@ static tt_status start_ssh(ssh_starter *s, int node) {
     tt__close_fd(&from);
     if (errnum)
         return tt__fail_errno(TT_ERR_SYSTEM, errnum, "host %s: can't run %s", s->job->hosts->of[node].name, words[0]);
-    own->process = tt__far_process_watch(own->pid);
+    own->process = tt__far_process_watch_or_kill(own->pid);
     if (own->process < 0)
         return tt__fail_errno(TT_ERR_SYSTEM, errno, "can't watch ssh");
     s->left++;
@@ -221,7 +221,7 @@ static tt_status start_ssh(ssh_starter *s, int node) {
 }
 
 /* Make the words of ssh, and what another host's shell runs. */
-static tt_status make_rsh(ssh_starter *s) {
+static tt_status make_ssh_command(ssh_starter *s) {
     TT__TRY(tt__ssh_words_make(&s->ssh));
     if (strchr(s->self, '\''))
         return tt__fail(TT_ERR_SYSTEM, "the path of this command has a quote in it: %s", s->self);
@@ -377,7 +377,7 @@ static tt_status start_all_ssh(ssh_starter *s) {
     for (int i = 0; i < n; i++)
         s->nodes[i] = (ssh_node){.process = -1, .orders = -1};
     TT__TRY(find_own_paths(s));
-    TT__TRY(make_rsh(s));
+    TT__TRY(make_ssh_command(s));
     TT__TRY(choose_place(s));
     TT__TRY(open_starter_signals(s));
     for (int i = 0; i < n; i++)

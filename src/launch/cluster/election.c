@@ -120,7 +120,7 @@ static tt_status keep_lease(tt__election *e) {
     tt_status status = e->lease ? tt__etcd_lease_beat(e->lease, CALL_MS) : TT_OK;
     if (status == TT_ERR_STATE) {
         tt__log(TT_LOG_DEBUG, "%s", tt_last_error());
-        tt__etcd_lease_free(e->lease, false, 0);
+        tt__etcd_lease_free(e->lease);
         e->lease = NULL;
         status = TT_OK;
     }
@@ -202,7 +202,7 @@ static tt_status stand(tt__election *e) {
 }
 
 static void step_back(tt__election *e) {
-    tt__etcd_lease_free(e->lease, true, END_MS);
+    tt__etcd_lease_end(e->lease, END_MS);
     e->lease = NULL;
     tt_store_server_free(e->server);
     e->server = NULL;
@@ -290,7 +290,6 @@ void tt__election_reset(tt__election *e) {
 void tt__election_free(tt__election *e) {
     if (!e)
         return;
-    stop_beats(e);
     tt__election_reset(e);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);

@@ -69,10 +69,10 @@ typedef struct tt__nodes_member {
 } tt__nodes_member;
 
 typedef enum tt__nodes_kind {
-    TT__NODES_DECIDES, /* `event` is for the launcher's machine */
-    TT__NODES_WAITS,   /* still joining; `text` names the missing nodes */
-    TT__NODES_LOOK,    /* a reader of another node asks: answer with tt__nodes_show(look) */
-    TT__NODES_SEEN     /* the answers to tt__nodes_look() that came in time: `snapshot` */
+    TT__NODES_FOR_MACHINE, /* `event` is for the launcher's machine */
+    TT__NODES_WAITS,       /* still joining; `text` names the missing nodes */
+    TT__NODES_LOOK,        /* a reader of another node asks: answer with tt__nodes_show(look) */
+    TT__NODES_SEEN         /* the answers to tt__nodes_look() that came in time: `snapshot` */
 } tt__nodes_kind;
 
 #define TT__BELIEVED_ALWAYS INT64_MAX        /* this node surely takes part */
@@ -81,12 +81,12 @@ typedef enum tt__nodes_kind {
 typedef struct tt__nodes_event {
     struct tt__nodes_event *next;
     tt__nodes_kind kind;
-    tt__event event; /* DECIDES. What it points to belongs to this event until the machine takes it */
-    /* DECIDES, TT__ON_ROUND: when it was last known that this node takes part, or one of the two values above */
+    tt__event event; /* FOR_MACHINE. What it points to belongs to this event until the machine takes it */
+    /* FOR_MACHINE, TT__ON_ROUND: when it was last known that this node takes part, or one of the two values above */
     int64_t believed_ms;
-    char *text; /* WAITS; DECIDES: the event's text */
+    char *text; /* WAITS; FOR_MACHINE: the event's text */
     int look;   /* LOOK */
-    /* SEEN; DECIDES, TT__ON_OVER, if job->at_end is set: ranks of other nodes. Its receiver may take it */
+    /* SEEN; FOR_MACHINE, TT__ON_OVER, if job->at_end is set: ranks of other nodes. Its receiver may take it */
     tt__snapshot snapshot;
 } tt__nodes_event;
 
@@ -109,8 +109,8 @@ tt__nodes_event *tt__nodes_next(tt__nodes *nodes);
 
 /* ---- to the others; nothing waits */
 
-/* Set a key of the store. */
-void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text);
+/* Leave a note for the ranks under a key of the store. */
+void tt__nodes_leave_note(tt__nodes *nodes, const char *key, const char *text);
 /* Announce that a worker of this node failed. */
 void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__worker *worker, const char *tail);
 /* Announce that no worker of the attempt is left here, except those that wait for another round. */

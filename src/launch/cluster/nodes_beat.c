@@ -61,10 +61,10 @@ static void miss_beat(tt__talk *t, int id) {
         return;
     }
     snprintf(all, sizeof all, "node %d (%s) is lost: %s", id, node->hostname, why);
-    if (!t->round && t->nodes->member.coordinates && !tt__talk_numbers(t)) {
+    if (!t->round && t->nodes->member.coordinates && tt__talk_is_numbered(t)) {
         tt__talk_fail_all(t, all);
     } else if (!t->round && id == 0) {
-        if (!tt__talk_will_look_again(t))
+        if (!tt__talk_leave_coordinator(t))
             tt__talk_miss_coordinator(t, all);
     } else {
         tt__talk_lose(t, id, why);
@@ -101,7 +101,7 @@ static int list_heard(const tt__talk *t, const char *what, tt__wanted *list) {
 }
 
 void tt__talk_exchange_beats(tt__talk *t) {
-    tt__talk_check(t, tt__talk_beat(t));
+    tt__talk_note_status(t, tt__talk_beat(t));
     tt__wanted *list = t->cut || !t->known ? NULL : malloc((size_t)t->known * sizeof *list);
     int n = list ? list_heard(t, "alive", list) : 0;
     t->all_connected = !n || !t->nodes->member.coordinates || tt__talk_are_there(t, list, n, true);

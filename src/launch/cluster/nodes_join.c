@@ -38,7 +38,7 @@ static tt_status ask_etcd(tt__talk *t) {
     m->host = tt__election_host(m->election);
     m->coordinates = own;
     if (own && !t->composing.ordered)
-        tt__talk_collect_first(t);
+        tt__talk_order_first_round(t);
     if (!m->port && t->began_ms + m->find_ms <= tt__now_ms())
         return tt__fail(TT_ERR_TIMEOUT, "nobody who serves the store came within %lld s (--rdzv-conf: is_host=false)",
                         (long long)m->find_ms / 1000);
@@ -85,7 +85,7 @@ void tt__talk_watch_election(tt__talk *t) {
     if (!t->round && (deposed || t->cut)) {
         look_elsewhere(t);
     } else if (deposed) {
-        tt__talk_decide(t, (tt__event){.kind = TT__ON_DEPOSED}, NULL);
+        tt__talk_tell_machine(t, (tt__event){.kind = TT__ON_DEPOSED}, NULL);
         m->coordinates = false;
         t->cut = true;
     }
@@ -123,13 +123,13 @@ static json_t *card_of(const tt__nodes_member *m, const char *nonce) {
     const tt__job *job = m->job;
     char hostname[64] = "";
     tt__host_name(hostname, sizeof hostname);
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:I, s:o, s:s, s:o}", "version",
-                     tt_version(), "run_id", job->run_id, "min_nodes", job->min_nodes, "max_nodes", job->max_nodes,
-                     "workers", job->workers, "max_restarts", job->max_restarts, "attempt", m->counts.attempt,
-                     "restarts", m->counts.restarts, "kept", (int)m->kept, "recovery", m->counts.recovery, "trace",
-                     job->at_end != NULL, "has_secret", (int)job->has_secret, "demands_it", (int)demands_secret(job),
-                     "role", (json_int_t)tt__fnv_text(TT__FNV, job->role ? job->role : ""), "hostname",
-                     tt__talk_json(hostname), "nonce", nonce, "problem", tt__talk_json(m->problem));
+    return json_pack("{s:s, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:b, s:b, s:b, s:I, s:o, s:s, s:o}", "version",
+                     tt_version(), "run_id", tt__json_text(job->run_id), "min_nodes", job->min_nodes, "max_nodes",
+                     job->max_nodes, "workers", job->workers, "max_restarts", job->max_restarts, "attempt",
+                     m->counts.attempt, "restarts", m->counts.restarts, "kept", (int)m->kept, "recovery",
+                     m->counts.recovery, "trace", job->at_end != NULL, "has_secret", (int)job->has_secret, "demands_it",
+                     (int)demands_secret(job), "role", (json_int_t)tt__fnv_text(TT__FNV, job->role ? job->role : ""),
+                     "hostname", tt__json_text(hostname), "nonce", nonce, "problem", tt__json_text(m->problem));
 }
 
 /* Find this member's number: the one it was given, if no other has it, or the next. */
@@ -149,13 +149,13 @@ static tt_status take_member_number(tt__talk *t) {
         return tt__fail(TT_ERR_INVALID, "another launcher is node %d already (--node-rank)", t->id);
     if (t->id < 0)
         return tt__fail(TT_ERR_PROTOCOL, "the store that should serve this job gives no numbers");
-    return tt__talk_know(t, 0);
+    return tt__talk_make_room(t, 0);
 }
 
 /* With which nonce is the card of member `id` signed? The coordinator's with that of the store, the others' with the
  * coordinator's, which proves that they are of its life. */
 static const char *card_context(const tt__talk *t, int id) {
-    return !id ? tt__store_life(t->store, true) : t->nodes->member.coordinates ? t->nonce : t->of[0].nonce;
+    return !id ? tt__store_lasting_life(t->store) : t->nodes->member.coordinates ? t->nonce : t->of[0].nonce;
 }
 
 static tt_status put_card(tt__talk *t) {
@@ -197,7 +197,7 @@ static tt_status introduce_oneself(tt__talk *t) {
 static bool may_try_again(const tt__talk *t, tt_status status) {
     bool left = t->began_ms + t->nodes->member.find_ms > tt__now_ms();
     return left &&
-           (status == TT_ERR_TIMEOUT || (tt__talk_numbers(t) && (status == TT_ERR_NET || status == TT_ERR_PEER)));
+           (status == TT_ERR_TIMEOUT || (!tt__talk_is_numbered(t) && (status == TT_ERR_NET || status == TT_ERR_PEER)));
 }
 
 static void tell_waiting(tt__talk *t) {
@@ -280,11 +280,19 @@ static tt_status check_counts(const tt__job *own, int id, const card *other) {
     return TT_OK;
 }
 
+/* The id on a card is as it stands in JSON, also if it is not UTF-8. */
+static bool is_card_of_job(const card *c, const tt__job *own) {
+    json_t *id = tt__json_text(own->run_id);
+    bool same = id && !strcmp(c->run_id, json_string_value(id));
+    json_decref(id);
+    return same;
+}
+
 static tt_status check_card(const tt__talk *t, int id, const card *c) {
     const tt__job *own = t->nodes->member.job;
     if (strcmp(c->version, tt_version()) != 0)
         return tt__fail(TT_ERR_INVALID, "node %d runs Tutti %.20s, this one %s", id, c->version, tt_version());
-    if (strcmp(c->run_id, own->run_id) != 0)
+    if (!is_card_of_job(c, own))
         return tt__fail(TT_ERR_INVALID, "node %d belongs to job \"%.60s\", this one to \"%.60s\" (--rdzv-id)", id,
                         c->run_id, own->run_id);
     TT__TRY(check_counts(own, id, c));
@@ -313,7 +321,7 @@ static void note_member(tt__talk *t, int id, const card *c, bool is_signed) {
 static void answer_card(tt__talk *t, int id, const char *nonce) {
     snprintf(t->of[id].nonce, sizeof t->of[id].nonce, "%s", nonce && is_nonce(nonce) ? nonce : "");
     if (!t->nodes->member.coordinates && !t->joining.introduced)
-        tt__talk_check(t, put_card(t));
+        tt__talk_note_status(t, put_card(t));
 }
 
 /* `is_signed`: a card without a proof counts only if it says that its launcher has no secret. */
@@ -345,7 +353,7 @@ static tt_status take_card(tt__talk *t, int id, const char *key, const char *tex
  * missing and it is one of this job. */
 static void refuse_member(tt__talk *t, int id, tt_status why) {
     char text[TT__ERROR_TEXT_SIZE];
-    bool needed = !tt__talk_numbers(t) || (why == TT_ERR_PEER && !tt__talk_is_elastic(t));
+    bool needed = tt__talk_is_numbered(t) || (why == TT_ERR_PEER && !tt__talk_is_elastic(t));
     snprintf(text, sizeof text, "%s", tt_last_error());
     if (!t->nodes->member.coordinates) {
         tt__talk_fail(t, text);
@@ -356,7 +364,7 @@ static void refuse_member(tt__talk *t, int id, tt_status why) {
         tt__log(TT_LOG_WARNING, "a node is not taken: %s", text);
         tt__talk_node(t, id)->lost = true;
         tt__talk_announce_json(t, json_pack("{s:s, s:i, s:o, s:[s]}", "what", "refused", "member", id, "text",
-                                            tt__talk_json(text), "to", tt__talk_node(t, id)->nonce));
+                                            tt__json_text(text), "to", tt__talk_node(t, id)->nonce));
     }
 }
 
@@ -401,7 +409,7 @@ static bool read_all_cards(tt__talk *t) {
 /* Read which members have come since the last time. The list is not signed: a false entry has no card. */
 static void read_list(tt__talk *t) {
     tt_store_value value;
-    if (tt__talk_check(t, tt_store_get(t->store, LIST, &value)))
+    if (tt__talk_note_status(t, tt_store_get(t->store, LIST, &value)))
         return;
     const char *text = value.data;
     for (size_t at = t->list_read; at < value.size;) {
@@ -410,8 +418,8 @@ static void read_list(tt__talk *t) {
         if (end == text + at || *end != ' ')
             break;
         at = t->list_read = (size_t)(end + 1 - text);
-        bool fits = id >= 0 && id < INT32_MAX && (tt__talk_numbers(t) || id < t->nodes->member.job->max_nodes);
-        if (fits && !tt__talk_know(t, (int)id) && tt__talk_node(t, (int)id)->card == TT__CARD_NONE)
+        bool fits = id >= 0 && id < INT32_MAX && (!tt__talk_is_numbered(t) || id < t->nodes->member.job->max_nodes);
+        if (fits && !tt__talk_make_room(t, (int)id) && tt__talk_node(t, (int)id)->card == TT__CARD_NONE)
             tt__talk_node(t, (int)id)->card = TT__CARD_LISTED;
     }
     tt_store_value_free(&value);

@@ -68,7 +68,7 @@ static void take_end(tt__talk *t, int node, const json_t *news) {
 
 static void take_signal_news(tt__talk *t, int node, int sig) {
     if (sig > 0 && sig < NSIG)
-        tt__talk_decide(t, (tt__event){.kind = TT__ON_REMOTE_SIGNAL, .remote_signal = {node, sig}}, NULL);
+        tt__talk_tell_machine(t, (tt__event){.kind = TT__ON_REMOTE_SIGNAL, .remote_signal = {node, sig}}, NULL);
 }
 
 static void take_success(tt__talk *t, const json_t *news) {
@@ -84,7 +84,7 @@ static bool take_common(tt__talk *t, int from, const char *what, const json_t *n
     if (!strcmp(what, "ended"))
         take_end(t, node, news);
     else if (!strcmp(what, "done"))
-        tt__talk_decide_lost(t, TT__ON_LEFT, node, "its launcher has ended");
+        tt__talk_tell_lost(t, TT__ON_LEFT, node, "its launcher has ended");
     else if (!strcmp(what, "signal"))
         take_signal_news(t, node, number_in(news, "signal"));
     else if (!strcmp(what, "look"))
@@ -92,10 +92,10 @@ static bool take_common(tt__talk *t, int from, const char *what, const json_t *n
     else if (!strcmp(what, "success"))
         take_success(t, news);
     else if (!strcmp(what, "gone") && json_is_true(json_object_get(news, "kept")))
-        tt__talk_decide(t,
-                        (tt__event){.kind = TT__ON_REMOTE_WAIT,
-                                    .remote_wait = {number_in(news, "attempt"), number_in(news, "blamed")}},
-                        NULL);
+        tt__talk_tell_machine(t,
+                              (tt__event){.kind = TT__ON_REMOTE_WAIT,
+                                          .remote_wait = {number_in(news, "attempt"), number_in(news, "blamed")}},
+                              NULL);
     else
         return false;
     return true;
@@ -129,7 +129,7 @@ static void take_members_news(tt__talk *t, int id, const char *text, json_t *new
         return;
     }
     if (!strcmp(what, "gone")) {
-        node->gone = number_in(news, "attempt") + 1;
+        node->attempts_over = number_in(news, "attempt") + 1;
         node->kept = json_is_true(json_object_get(news, "kept"));
         node->well = json_is_true(json_object_get(news, "well"));
     }
@@ -171,9 +171,10 @@ static bool name_this_member(const tt__talk *t, const json_t *news) {
     return false;
 }
 
-/* Is this the end, from a coordinator that has not greeted this member? It may be a recording of an earlier job, so
- * it is kept: it counts if nothing more comes from the coordinator (tt__talk_miss_coordinator()). */
-static bool is_foretold(tt__talk *t, const json_t *news) {
+/* Set aside the news of the end, if the coordinator has not greeted this member: they may be a recording of an earlier
+ * job, so they count only if nothing more comes from the coordinator (tt__talk_miss_coordinator()). False: it has, and
+ * they count now. */
+static bool set_aside_end(tt__talk *t, const json_t *news) {
     t->joining.greeted = t->joining.greeted || name_this_member(t, news);
     if (t->joining.greeted)
         return false;
@@ -191,10 +192,10 @@ static void take_one_of_coordinator(tt__talk *t, const json_t *news) {
     if (!strcmp(what, "round"))
         tt__talk_take_round(t, news);
     else if (!strcmp(what, "over")) {
-        if (!is_foretold(t, news))
+        if (!set_aside_end(t, news))
             take_job_over(t);
     } else if (!strcmp(what, "failed")) {
-        if (!is_foretold(t, news))
+        if (!set_aside_end(t, news))
             take_failed(t, news);
     } else if (!strcmp(what, "refused") && number_in(news, "member") == t->id && name_this_member(t, news))
         tt__talk_fail(t, text_in(news));
@@ -205,9 +206,9 @@ static void take_one_of_coordinator(tt__talk *t, const json_t *news) {
     else if (!strcmp(what, "lost"))
         take_lost_member(t, news);
     else if (!strcmp(what, "regroup"))
-        tt__talk_decide(t, (tt__event){.kind = TT__ON_REGROUP, .regroup = {.attempt = attempt}}, text_in(news));
+        tt__talk_tell_machine(t, (tt__event){.kind = TT__ON_REGROUP, .regroup = {.attempt = attempt}}, text_in(news));
     else if (!strcmp(what, "last"))
-        tt__talk_decide(t, (tt__event){.kind = TT__ON_LAST, .last = {attempt}}, NULL);
+        tt__talk_tell_machine(t, (tt__event){.kind = TT__ON_LAST, .last = {attempt}}, NULL);
     else if (from != t->id)
         take_common(t, from, what, news);
 }
@@ -262,7 +263,7 @@ static void read_news_of(tt__talk *t, int id) {
     while (is_read(t, id) && t->of[id].news_taken < t->of[id].news && !t->cut && !t->failed) {
         const tt__node *node = &t->of[id];
         tt__talk_news_key(key, id, node->news_taken + 1 + TT__MUTANT(news_number_skipped));
-        if (!tt__talk_get(t, id, key, &value))
+        if (!tt__talk_fetch_signed(t, id, key, &value))
             return;
         take_next(t, id, value.data);
         tt_store_value_free(&value);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/machine/clock.h"
 #include "base/process/waits.h"
+#include "base/text/json.h"
 #include "base/text/plain_text.h"
 
 #include <stdio.h>
@@ -132,23 +133,23 @@ void tt__talk_take_round(tt__talk *t, const json_t *news) {
 
 /* ---- as the coordinator */
 
-void tt__talk_collect(tt__talk *t, const tt__counts *counts) {
+void tt__talk_order_round(tt__talk *t, const tt__counts *counts) {
     t->composing.ordered = true;
     t->composing.counts = *counts;
     t->composing.came_ms = t->composing.since_ms = tt__now_ms();
     t->composing.told_waiting = false;
 }
 
-void tt__talk_collect_first(tt__talk *t) {
+void tt__talk_order_first_round(tt__talk *t) {
     const tt__counts *before = &t->nodes->member.counts;
-    tt__talk_collect(t, &(tt__counts){.attempt = before->attempt + 1, .restarts = before->restarts});
+    tt__talk_order_round(t, &(tt__counts){.attempt = before->attempt + 1, .restarts = before->restarts});
 }
 
 /* Does a member count for the next round? One of the last round does when it has nothing of it left. */
 static bool is_ready(const tt__talk *t, int id) {
     return (TT__MUTANT(lost_node_in_round) ? t->of[id].card == TT__CARD_READ : tt__node_lives(&t->of[id])) &&
            (!t->round || tt__talk_node_number(t, id) < 0 || TT__MUTANT(next_attempt_too_early) ||
-            t->of[id].gone > t->round->attempt);
+            t->of[id].attempts_over > t->round->attempt);
 }
 
 static int count_ready(const tt__talk *t) {
@@ -199,7 +200,7 @@ static json_t *list_nodes(const tt__talk *t, bool *trace) {
             if (is_ready(t, id) && (tt__talk_node_number(t, id) < 0) == newcomers) {
                 const tt__node *node = &t->of[id];
                 json_array_append_new(of, json_pack("[i, i, I, o, s]", id, node->workers, (json_int_t)node->role,
-                                                    tt__talk_json(node->hostname), node->nonce));
+                                                    tt__json_text(node->hostname), node->nonce));
                 *trace = *trace || node->wants_trace;
                 left--;
             }
@@ -228,7 +229,7 @@ static void begin_round(tt__talk *t) {
 /* Say who is missing: "waiting for node 1 node 3". */
 static void name_missing_nodes(const tt__talk *t, int n, char *text, size_t size) {
     const tt__nodes_member *m = &t->nodes->member;
-    if (tt__talk_numbers(t)) {
+    if (!tt__talk_is_numbered(t)) {
         snprintf(text, size, "waiting for other nodes: %d of %s%d %s here", n,
                  m->job->min_nodes < m->job->max_nodes ? "at least " : "", m->job->min_nodes, n == 1 ? "is" : "are");
         return;
@@ -260,7 +261,7 @@ static void wait_for_more(tt__talk *t, int n) {
 /* Tell the launcher of a member that is not in the running attempt, if there is a place for it. */
 static void tell_newcomer(tt__talk *t) {
     char text[100] = "";
-    if (TT__MUTANT(newcomer_not_told) || !t->round || t->closed || t->done || !tt__talk_numbers(t) ||
+    if (TT__MUTANT(newcomer_not_told) || !t->round || t->closed || t->done || tt__talk_is_numbered(t) ||
         t->round->n >= t->nodes->member.job->max_nodes || tt__now_ms() - t->composing.came_ms < NEWCOMERS_MS)
         return;
     for (int id = 0; id < t->known; id++) {
@@ -271,7 +272,7 @@ static void tell_newcomer(tt__talk *t) {
         snprintf(text, sizeof text, "another node (%s) joins", node->hostname);
     }
     if (*text)
-        tt__talk_decide(t, (tt__event){.kind = TT__ON_NEWCOMER}, text);
+        tt__talk_tell_machine(t, (tt__event){.kind = TT__ON_NEWCOMER}, text);
 }
 
 void tt__talk_compose(tt__talk *t) {
@@ -288,20 +289,20 @@ void tt__talk_compose(tt__talk *t) {
         wait_for_more(t, n);
 }
 
-void tt__talk_check_gone(tt__talk *t) {
+void tt__talk_tell_all_gone(tt__talk *t) {
     const tt__round *r = t->round;
     bool kept = false, well = true;
-    if (!r || t->gone > r->attempt)
+    if (!r || t->attempts_over > r->attempt)
         return;
     for (int k = 0; k < r->n; k++) {
         const tt__node *node = &t->of[r->of[k].member];
-        if (tt__node_lives(node) && node->gone <= (TT__MUTANT(next_attempt_too_early) ? -1 : r->attempt))
+        if (tt__node_lives(node) && node->attempts_over <= (TT__MUTANT(next_attempt_too_early) ? -1 : r->attempt))
             return;
         kept = kept || (tt__node_lives(node) && node->kept);
-        well = well && node->well && node->gone == r->attempt + 1;
+        well = well && node->well && node->attempts_over == r->attempt + 1;
     }
-    t->gone = r->attempt + 1;
-    tt__talk_decide(t, (tt__event){.kind = TT__ON_ALL_GONE, .all_gone = {r->attempt, kept, well}}, NULL);
+    t->attempts_over = r->attempt + 1;
+    tt__talk_tell_machine(t, (tt__event){.kind = TT__ON_ALL_GONE, .all_gone = {r->attempt, kept, well}}, NULL);
     if (TT__MUTANT(news_deleted_unread))
         t->own_news.of_before = t->own_news.sent;
     tt__talk_delete_news(t); /* of the attempt before: all that took part in this one have read them */
@@ -321,8 +322,8 @@ void tt__talk_wait_for_leavers(tt__talk *t) {
     int64_t deadline = tt__deadline_ms(t->nodes->member.job->heartbeat_ms);
     int n, id;
     while (!t->cut && !tt__talk_stopped(t) && (id = who_stays(t)) && tt__left_ms(deadline) > 0) {
-        tt__talk_check(t, tt__talk_beat(t));
-        if (t->cut || tt__talk_check(t, tt__talk_read_left(t, &n)) || who_stays(t) != id)
+        tt__talk_note_status(t, tt__talk_beat(t));
+        if (t->cut || tt__talk_note_status(t, tt__talk_read_left(t, &n)) || who_stays(t) != id)
             continue;
         if (!tt__talk_is_connected(t, id)) /* a member that left early does not wait for the end */
             t->of[id].lost = true;
@@ -335,7 +336,7 @@ void tt__talk_fail_all(tt__talk *t, const char *text) {
     char kept[TT__ERROR_TEXT_SIZE];
     snprintf(kept, sizeof kept, "%s", text);
     tt__talk_announce_json(
-        t, json_pack("{s:s, s:o, s:o}", "what", "failed", "text", tt__talk_json(kept), "to", tt__talk_nonces(t)));
+        t, json_pack("{s:s, s:o, s:o}", "what", "failed", "text", tt__json_text(kept), "to", tt__talk_nonces(t)));
     tt__talk_wait_for_leavers(t);
     tt__talk_fail(t, kept);
 }

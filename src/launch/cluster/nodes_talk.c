@@ -26,7 +26,7 @@ bool tt__talk_stopped(const tt__talk *t) {
 
 tt__node *tt__talk_node(const tt__talk *t, int id) { return id >= 0 && id < t->known ? &t->of[id] : NULL; }
 
-tt_status tt__talk_know(tt__talk *t, int id) {
+tt_status tt__talk_make_room(tt__talk *t, int id) {
     if (id < t->known)
         return TT_OK;
     int n = t->known * 2 > id + 1 ? t->known * 2 : id + 1;
@@ -59,13 +59,13 @@ json_t *tt__talk_nonces(const tt__talk *t) {
 int tt__nodes_fd(const tt__nodes *nodes) { return nodes->events_fd; }
 
 void tt__nodes_event_free(tt__nodes_event *event) {
-    tt__event *decision = &event->event;
-    if (event->kind == TT__NODES_DECIDES && decision->kind == TT__ON_ROUND)
-        free(decision->round.round);
-    else if (event->kind == TT__NODES_DECIDES && decision->kind == TT__ON_REMOTE_END)
-        tt__remote_end_free(decision->end);
-    else if (event->kind == TT__NODES_DECIDES && (decision->kind == TT__ON_LOST || decision->kind == TT__ON_LEFT))
-        tt__lost_node_free(decision->lost.node);
+    tt__event *told = &event->event;
+    if (event->kind == TT__NODES_FOR_MACHINE && told->kind == TT__ON_ROUND)
+        free(told->round.round);
+    else if (event->kind == TT__NODES_FOR_MACHINE && told->kind == TT__ON_REMOTE_END)
+        tt__remote_end_free(told->end);
+    else if (event->kind == TT__NODES_FOR_MACHINE && (told->kind == TT__ON_LOST || told->kind == TT__ON_LEFT))
+        tt__lost_node_free(told->lost.node);
     free(event->text);
     tt__snapshot_free(&event->snapshot);
     free(event);
@@ -89,7 +89,7 @@ bool tt__talk_post(tt__talk *t, tt__nodes_event *event) {
 }
 
 static bool is_round(const tt__nodes_event *event) {
-    return event->kind == TT__NODES_DECIDES && event->event.kind == TT__ON_ROUND;
+    return event->kind == TT__NODES_FOR_MACHINE && event->event.kind == TT__ON_ROUND;
 }
 
 /* Is it a round that may have gone on without this node, as the coordinator was not heard for half a heartbeat? */
@@ -151,18 +151,18 @@ static bool take_back_round(tt__nodes *nodes) {
 
 /* ---- events */
 
-void tt__talk_decide(tt__talk *t, tt__event decision, const char *text) {
-    tt__nodes_event event = {.event = decision, .text = text ? strdup(text) : NULL};
+void tt__talk_tell_machine(tt__talk *t, tt__event told, const char *text) {
+    tt__nodes_event event = {.event = told, .text = text ? strdup(text) : NULL};
     if (event.text)
         tt__make_plain_name(event.text); /* of one line: others may have written it */
-    if (decision.kind == TT__ON_NO_ROUND)
+    if (told.kind == TT__ON_NO_ROUND)
         event.event.text = event.text ? event.text : "the other nodes can't be joined";
-    else if (decision.kind == TT__ON_REGROUP || decision.kind == TT__ON_NEWCOMER)
+    else if (told.kind == TT__ON_REGROUP || told.kind == TT__ON_NEWCOMER)
         event.event.regroup.why = event.text ? event.text : "the nodes change";
     tt__talk_post(t, &event);
 }
 
-void tt__talk_decide_lost(tt__talk *t, tt__event_kind kind, int number, const char *why) {
+void tt__talk_tell_lost(tt__talk *t, tt__event_kind kind, int number, const char *why) {
     tt__lost_node *node = malloc(sizeof *node);
     if (!node)
         return;
@@ -182,7 +182,7 @@ void tt__talk_say_waits(tt__talk *t, const char *text) {
 
 void tt__talk_fail(tt__talk *t, const char *text) {
     if (!t->failed)
-        tt__talk_decide(t, (tt__event){.kind = TT__ON_NO_ROUND}, text);
+        tt__talk_tell_machine(t, (tt__event){.kind = TT__ON_NO_ROUND}, text);
     t->failed = true;
 }
 
@@ -196,7 +196,7 @@ void tt__talk_lose(tt__talk *t, int id, const char *text) {
     if (job && tt__talk_replaces(t) && take_back_round(t->nodes))
         return;
     if (number >= 0)
-        tt__talk_decide_lost(t, TT__ON_LOST, number, text);
+        tt__talk_tell_lost(t, TT__ON_LOST, number, text);
 }
 
 /* Believe the end that a coordinator announced without having greeted this member; false: it announced none. */
@@ -214,21 +214,21 @@ static bool take_foretold(tt__talk *t) {
 void tt__talk_miss_coordinator(tt__talk *t, const char *text) {
     if (take_foretold(t))
         return;
-    if (!tt__talk_numbers(t) || !t->known || t->of[0].card != TT__CARD_READ || t->failed) {
+    if (tt__talk_is_numbered(t) || !t->known || t->of[0].card != TT__CARD_READ || t->failed) {
         tt__talk_fail(t, text);
         return;
     }
     t->failed = true;
-    tt__talk_decide(t, (tt__event){.kind = TT__ON_AGAIN}, NULL);
+    tt__talk_tell_machine(t, (tt__event){.kind = TT__ON_COORDINATOR_GONE}, NULL);
 }
 
 /* ---- the store */
 
-tt_status tt__talk_check(tt__talk *t, tt_status status) {
+tt_status tt__talk_note_status(tt__talk *t, tt_status status) {
     if (!status || t->cut)
         return status;
     t->cut = true;
-    if (tt__talk_will_look_again(t))
+    if (tt__talk_leave_coordinator(t))
         return status;
     if (!t->round) {
         tt__fail_prefix("node 0 ended before all nodes had come (it says why)");
@@ -280,8 +280,8 @@ void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number) {
 
 bool tt__talk_fetch(tt__talk *t, const char *key, tt_store_value *value) {
     bool there = false;
-    return !tt__talk_check(t, tt_store_check(t->store, &key, 1, &there)) && there &&
-           !tt__talk_check(t, tt_store_get(t->store, key, value));
+    return !tt__talk_note_status(t, tt_store_check(t->store, &key, 1, &there)) && there &&
+           !tt__talk_note_status(t, tt_store_get(t->store, key, value));
 }
 
 /* List the keys, for a call to the store; NULL: no memory. */
@@ -295,7 +295,7 @@ static const char **keys_of(const tt__wanted *list, int n) {
 bool tt__talk_are_there(tt__talk *t, const tt__wanted *list, int n, bool there) {
     const char **keys = keys_of(list, n);
     if (keys)
-        tt__talk_check(t, tt_store_check(t->store, keys, n, &there));
+        tt__talk_note_status(t, tt_store_check(t->store, keys, n, &there));
     free(keys);
     return there;
 }
@@ -303,7 +303,7 @@ bool tt__talk_are_there(tt__talk *t, const tt__wanted *list, int n, bool there) 
 void tt__talk_fetch_all(tt__talk *t, const tt__wanted *list, int n, tt__talk_take *take) {
     const char **keys = keys_of(list, n);
     tt_store_value *values = malloc((size_t)n * sizeof *values);
-    if (keys && values && !t->cut && !tt__talk_check(t, tt_store_multi_get(t->store, keys, n, values)))
+    if (keys && values && !t->cut && !tt__talk_note_status(t, tt_store_multi_get(t->store, keys, n, values)))
         for (int i = 0; i < n; i++) {
             take(t, &list[i], &values[i]);
             tt_store_value_free(&values[i]);
@@ -317,7 +317,7 @@ bool tt__talk_is_connected(tt__talk *t, int id) {
     const char *keys[] = {key};
     bool there = true;
     tt__talk_key(key, "alive", id);
-    tt__talk_check(t, tt_store_check(t->store, keys, 1, &there));
+    tt__talk_note_status(t, tt_store_check(t->store, keys, 1, &there));
     return there;
 }
 
@@ -340,7 +340,7 @@ void tt__talk_refuse(tt__talk *t, int id, const char *key) {
     tt__signed_refuse(who, whose, key);
 }
 
-bool tt__talk_get(tt__talk *t, int id, const char *key, tt_store_value *value) {
+bool tt__talk_fetch_signed(tt__talk *t, int id, const char *key, tt_store_value *value) {
     const tt__node *node = tt__talk_node(t, id);
     if (!node || !tt__talk_fetch(t, key, value))
         return false;
@@ -362,10 +362,10 @@ tt_status tt__talk_beat(tt__talk *t) {
 static void announce_text(tt__talk *t, const char *text, size_t size) {
     char key[TT__NODES_KEY];
     tt__talk_news_key(key, t->id, t->own_news.sent + 1);
-    if (tt__talk_check(t, put_own(t, key, text, size)))
+    if (tt__talk_note_status(t, put_own(t, key, text, size)))
         return;
     t->own_news.sent++;
-    tt__talk_check(t, tt__talk_beat(t));
+    tt__talk_note_status(t, tt__talk_beat(t));
 }
 
 void tt__talk_announce_json(tt__talk *t, json_t *news) {
@@ -382,18 +382,6 @@ void tt__talk_delete_news(tt__talk *t) {
     char key[TT__NODES_KEY];
     while (!t->cut && t->own_news.first <= t->own_news.of_before) {
         tt__talk_news_key(key, t->id, t->own_news.first++);
-        tt__talk_check(t, tt_store_delete_key(t->store, key, NULL));
+        tt__talk_note_status(t, tt_store_delete_key(t->store, key, NULL));
     }
-}
-
-json_t *tt__talk_json(const char *text) {
-    json_t *string = json_string(text ? text : "");
-    char *clean = string ? NULL : strdup(text);
-    for (char *c = clean; c && *c; c++)
-        if (*c & 0x80)
-            *c = '?';
-    if (clean)
-        string = json_string(clean);
-    free(clean);
-    return string ? string : json_string("");
 }

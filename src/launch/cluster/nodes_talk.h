@@ -54,9 +54,9 @@ typedef struct tt__node {
     bool done; /* it has announced that nothing of the job is left there */
     bool left; /* it has read all that it needs */
 
-    int gone;  /* one more than the last attempt of which it has no worker left, except those that are kept */
-    bool kept; /* workers of that attempt are kept */
-    bool well; /* its workers of that attempt have ended well, of their own accord */
+    int attempts_over; /* one more than the last attempt of which it has no worker left, except those that are kept */
+    bool kept;         /* workers of that attempt are kept */
+    bool well;         /* its workers of that attempt have ended well, of their own accord */
 
     int64_t beats;      /* last seen */
     int64_t beat_ms;    /* when that grew */
@@ -131,7 +131,7 @@ typedef struct tt__talk {
     tt__composing composing;
     bool closed; /* the job waits for no further nodes */
     /* one more than the last attempt for which ON_ALL_GONE was posted, or of which no worker is left here */
-    int gone;
+    int attempts_over;
     tt__job_look_state look;
 
     bool done;         /* the launcher's DONE was carried out */
@@ -146,8 +146,8 @@ bool tt__talk_stopped(const tt__talk *t);
 /* Find what is known of member `id`; NULL: nothing is. */
 tt__node *tt__talk_node(const tt__talk *t, int id);
 
-/* Make room for the coordinator's knowledge of member `id`. */
-tt_status tt__talk_know(tt__talk *t, int id);
+/* Make room for what the coordinator knows of member `id`. */
+tt_status tt__talk_make_room(tt__talk *t, int id);
 
 /* Return the number of member `id` in the round, or -1. */
 int tt__talk_node_number(const tt__talk *t, int id);
@@ -160,8 +160,8 @@ static inline bool tt__talk_is_elastic(const tt__talk *t) {
     return t->nodes->member.job->min_nodes < t->nodes->member.job->max_nodes;
 }
 
-/* Do members get their numbers as they come? */
-static inline bool tt__talk_numbers(const tt__talk *t) { return t->nodes->member.job->number < 0; }
+/* Does each node have a number of its own (--node-rank)? Else members get theirs as they come. */
+static inline bool tt__talk_is_numbered(const tt__talk *t) { return t->nodes->member.job->number >= 0; }
 
 /* Does it take part, as far as is known? */
 static inline bool tt__node_lives(const tt__node *node) {
@@ -176,27 +176,28 @@ static inline bool tt__counts_are_sane(const tt__counts *c) {
 
 /* Is a member that is lost replaced, so that others go on without it? */
 static inline bool tt__talk_replaces(const tt__talk *t) {
-    return tt__talk_numbers(t) && (tt__talk_is_elastic(t) || t->nodes->member.job->max_restarts > 0);
+    return !tt__talk_is_numbered(t) && (tt__talk_is_elastic(t) || t->nodes->member.job->max_restarts > 0);
 }
 
-/* The coordinator does not answer: will this member look for another? Only with etcd, and before the first round or
- * if it is itself the coordinator, which can't reach its own store and makes way. */
-static inline bool tt__talk_will_look_again(tt__talk *t) {
+/* Leave a coordinator that does not answer, to look for another (tt__talk_watch_election()). False: this member stays.
+ * It leaves only with etcd, and before the first round or if it is itself the coordinator, which can't reach its own
+ * store and makes way. */
+static inline bool tt__talk_leave_coordinator(tt__talk *t) {
     const tt__nodes_member *m = &t->nodes->member;
-    bool will = m->election && (!t->round || m->coordinates) && !t->failed && !t->joining.foretold;
-    t->cut = t->cut || will;
-    return will;
+    bool leaves = m->election && (!t->round || m->coordinates) && !t->failed && !t->joining.foretold;
+    t->cut = t->cut || leaves;
+    return leaves;
 }
 
 /* ---- events for the launcher */
 
-/* Post an event, which takes over what it holds. False: no memory; a decision's round, end or node then stays the
+/* Post an event, which takes over what it holds. False: no memory; its round, end or node then stays the
  * caller's. */
 bool tt__talk_post(tt__talk *t, tt__nodes_event *event);
 /* Post an event for the machine. `text` becomes the event's, where it has one. */
-void tt__talk_decide(tt__talk *t, tt__event event, const char *text);
+void tt__talk_tell_machine(tt__talk *t, tt__event event, const char *text);
 /* The same: node `number` is lost (TT__ON_LOST), or leaves (TT__ON_LEFT). */
-void tt__talk_decide_lost(tt__talk *t, tt__event_kind kind, int number, const char *why);
+void tt__talk_tell_lost(tt__talk *t, tt__event_kind kind, int number, const char *why);
 /* Tell the user which nodes this one waits for. */
 void tt__talk_say_waits(tt__talk *t, const char *text);
 
@@ -212,8 +213,9 @@ void tt__talk_lose(tt__talk *t, int id, const char *text);
 
 /* ---- the store */
 
-/* Check a call to the store. If it failed, the coordinator, which serves it, is gone or can't be reached. */
-tt_status tt__talk_check(tt__talk *t, tt_status status);
+/* Note how a call to the store ended, and return that. If it failed, the coordinator, which serves the store, is gone
+ * or can't be reached: `cut`, and the launcher is told what follows. */
+tt_status tt__talk_note_status(tt__talk *t, tt_status status);
 
 /* Say that this member has read all that it needs. */
 tt_status tt__talk_put_left(tt__talk *t);
@@ -227,6 +229,9 @@ void tt__talk_news_key(char key[TT__NODES_KEY], int id, int64_t number);
 
 /* Read the value of `key`; false: it has none yet, or the store does not answer. */
 bool tt__talk_fetch(tt__talk *t, const char *key, tt_store_value *value);
+
+/* The same of what member `id`, whose card is here, has put; false also if its signature is refused. */
+bool tt__talk_fetch_signed(tt__talk *t, int id, const char *key, tt_store_value *value);
 
 /* A value that is to be read, of member `id`. number: of its news. */
 typedef struct tt__wanted {
@@ -258,14 +263,8 @@ void tt__talk_announce_json(tt__talk *t, json_t *news);
 /* Delete this launcher's news up to own_news.of_before. */
 void tt__talk_delete_news(tt__talk *t);
 
-/* Read what member `id`, whose card is here, has put under `key`; false: nothing yet, or it is refused. */
-bool tt__talk_get(tt__talk *t, int id, const char *key, tt_store_value *value);
-
 /* Log, now and then, that something under a member's name is refused. */
 void tt__talk_refuse(tt__talk *t, int id, const char *key);
-
-/* Make a JSON string of a program's bytes, which need not be UTF-8; NULL is "". */
-json_t *tt__talk_json(const char *text);
 
 /* ---- nodes_join.c */
 
@@ -305,11 +304,12 @@ void tt__talk_compose(tt__talk *t);
 void tt__talk_take_round(tt__talk *t, const json_t *news);
 
 /* As the coordinator: order a round with these numbers, or the first one that this launcher coordinates. */
-void tt__talk_collect(tt__talk *t, const tt__counts *counts);
-void tt__talk_collect_first(tt__talk *t);
+void tt__talk_order_round(tt__talk *t, const tt__counts *counts);
+void tt__talk_order_first_round(tt__talk *t);
 
-/* As the coordinator: has every node that takes part no worker of its attempt? All that they announced is read. */
-void tt__talk_check_gone(tt__talk *t);
+/* As the coordinator: once no node that takes part has a worker of the attempt left, and all that they announced is
+ * read, tell the launcher (ON_ALL_GONE). */
+void tt__talk_tell_all_gone(tt__talk *t);
 
 /* As the coordinator: end joining, or further rounds, with an error on all nodes. */
 void tt__talk_fail_all(tt__talk *t, const char *text);

@@ -7,12 +7,12 @@
 #include "base/machine/clock.h"
 #include "base/process/threads.h"
 #include "base/process/waits.h"
+#include "base/text/json.h"
 #include "launch/cluster/nodes_talk.h"
 #include "launch/local/snapshot.h"
 #include "store/server/renewal.h"
 #include "store/signed.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static void order_post_news(tt__nodes *nodes, json_t *news) {
         order_post(nodes, &(tt__order){.kind = ORDER_NEWS, .news = news});
 }
 
-void tt__nodes_set(tt__nodes *nodes, const char *key, const char *text) {
+void tt__nodes_leave_note(tt__nodes *nodes, const char *key, const char *text) {
     tt__order order = {.kind = ORDER_NOTE, .bytes = strdup(text), .size = strlen(text)};
     snprintf(order.key, sizeof order.key, "%s", key);
     if (order.bytes)
@@ -83,8 +83,8 @@ void tt__nodes_announce_end(tt__nodes *nodes, int attempt, int rank, const tt__w
                                      "what", "ended", "attempt", attempt, "rank", rank, "pid", (int)w->pid, "status",
                                      w->status, "exec_errno", w->exec_errno, "told", w->sent_signal, "secondary",
                                      !TT__MUTANT(consequence_not_told) && w->secondary, "waited",
-                                     !TT__MUTANT(waited_not_told) && w->waited, "message", tt__talk_json(w->message),
-                                     "tail", tt__talk_json(tail), "account", tt__talk_json(w->account), "when",
+                                     !TT__MUTANT(waited_not_told) && w->waited, "message", tt__json_text(w->message),
+                                     "tail", tt__json_text(tail), "account", tt__json_text(w->account), "when",
                                      (json_int_t)w->when.realtime_ns, "error_s", (json_int_t)w->error_s, "signal_s",
                                      (json_int_t)w->signal_s));
 }
@@ -110,7 +110,7 @@ void tt__nodes_order_round(tt__nodes *nodes, const tt__counts *counts, tt_store_
 
 void tt__nodes_announce_regroup(tt__nodes *nodes, int attempt, const char *why) {
     order_post_news(nodes,
-                    json_pack("{s:s, s:i, s:o}", "what", "regroup", "attempt", attempt, "text", tt__talk_json(why)));
+                    json_pack("{s:s, s:i, s:o}", "what", "regroup", "attempt", attempt, "text", tt__json_text(why)));
 }
 
 void tt__nodes_announce_last(tt__nodes *nodes, int attempt) {
@@ -155,7 +155,7 @@ static void begin_look(tt__talk *t, int64_t timeout_ms) {
     int64_t id;
     if (t->look.id)
         return;
-    if (!t->round || t->cut || tt__talk_check(t, tt_store_add(t->store, "tutti/nodes/looks", 1, &id))) {
+    if (!t->round || t->cut || tt__talk_note_status(t, tt_store_add(t->store, "tutti/nodes/looks", 1, &id))) {
         end_look(t);
         return;
     }
@@ -175,7 +175,7 @@ static bool read_blob(tt__talk *t, int k, const char *key, tt__snapshot *snapsho
         tt__blob_unpack(snapshot, t->round->of[k].workers, value.data, value.size))
         tt__log(TT_LOG_WARNING, "%s: %s", key, tt_last_error());
     tt_store_value_free(&value);
-    tt__talk_check(t, tt_store_delete_key(t->store, key, NULL));
+    tt__talk_note_status(t, tt_store_delete_key(t->store, key, NULL));
     return true;
 }
 
@@ -206,8 +206,8 @@ static void read_final(tt__talk *t, tt__snapshot *snapshot) {
     }
 }
 
-/* Have all nodes ended? The coordinator sees it, and tells the others. */
-static bool all_ended(tt__talk *t) {
+/* Have all nodes ended, as far as this one can know? */
+static bool all_ended(const tt__talk *t) {
     /* without the store no other node can be reached */
     if (!TT__MUTANT(waits_for_unreachable_store) && t->cut)
         return true;
@@ -217,15 +217,16 @@ static bool all_ended(tt__talk *t) {
         if (TT__MUTANT(end_waits_for_lost) ? !t->of[t->round->of[k].member].done
                                            : tt__node_lives(&t->of[t->round->of[k].member]))
             return false;
-    if (t->round)
-        tt__talk_announce_json(t, json_pack("{s:s, s:o}", "what", "over", "to", tt__talk_nonces(t)));
     return true;
 }
 
-static void check_over(tt__talk *t) {
+/* Once all nodes have ended: as the coordinator, tell the others; then tell the launcher. */
+static void tell_if_over(tt__talk *t) {
     bool spare = !t->round && !t->nodes->member.coordinates && t->known && t->of[0].done;
     if (t->over || t->failed || !(t->done || spare) || !all_ended(t))
         return;
+    if (t->nodes->member.coordinates && t->round && !t->cut)
+        tt__talk_announce_json(t, json_pack("{s:s, s:o}", "what", "over", "to", tt__talk_nonces(t)));
     tt__nodes_event event = {.event = {.kind = TT__ON_OVER}};
     if (t->nodes->member.job->at_end && t->round)
         read_final(t, &event.snapshot);
@@ -233,7 +234,7 @@ static void check_over(tt__talk *t) {
         if (!TT__MUTANT(node_0_leaves_early))
             tt__talk_wait_for_leavers(t);
     } else if (!t->cut)
-        tt__talk_check(t, tt__talk_put_left(t));
+        tt__talk_note_status(t, tt__talk_put_left(t));
     t->over = tt__talk_post(t, &event);
 }
 
@@ -251,12 +252,13 @@ static tt__order *next_order(tt__talk *t) {
 
 static void take_own_gone(tt__talk *t, const tt__gone *gone) {
     if (t->nodes->member.coordinates) {
-        t->of[0].gone = gone->attempt + 1;
+        t->of[0].attempts_over = gone->attempt + 1;
         t->of[0].kept = gone->kept;
         t->of[0].well = gone->well;
-    } else if (gone->attempt >= t->gone) { /* the first time: later news the coordinator may not read before a round */
+    } else if (gone->attempt >=
+               t->attempts_over) { /* the first time: later news the coordinator may not read before a round */
         t->own_news.of_before = t->own_news.sent;
-        t->gone = gone->attempt + 1;
+        t->attempts_over = gone->attempt + 1;
     }
 }
 
@@ -269,7 +271,7 @@ static void take_own_done(tt__talk *t) {
 static void put_blob(tt__talk *t, tt__order *order) {
     size_t used = strlen(order->key);
     snprintf(order->key + used, sizeof order->key - used, "%d", t->id);
-    tt__talk_check(
+    tt__talk_note_status(
         t, tt__signed_set(t->store, &t->secret, order->key, t->known ? t->of[0].nonce : "", order->bytes, order->size));
 }
 
@@ -280,7 +282,7 @@ static void leave_note(tt__talk *t, const tt__order *order) {
     if (!t->notes && tt_tcp_store(&t->notes, m->host, m->port, .timeout_ms = NOTES_MS))
         t->notes = NULL;
     if (t->notes &&
-        tt__signed_set(t->notes, &t->secret, order->key, tt__store_life(t->notes, false), order->bytes, order->size)) {
+        tt__signed_set(t->notes, &t->secret, order->key, tt__store_life(t->notes), order->bytes, order->size)) {
         tt_store_free(t->notes);
         t->notes = NULL;
     }
@@ -297,16 +299,16 @@ static void announce(tt__talk *t, tt__order *order) {
 
 /* Order the next round. All earlier writes must reach the store before it is renewed. Writes have no reply, so a
  * question follows: its reply comes after them. */
-static void collect_next(tt__talk *t, const tt__order *order) {
+static void renew_and_order_round(tt__talk *t, const tt__order *order) {
     char key[TT__NODES_KEY];
     const char *keys[] = {key};
     bool there;
     tt__talk_key(key, "beat", t->id);
     if (order->renewed && t->store && !t->cut)
-        tt__talk_check(t, tt_store_check(t->store, keys, 1, &there));
+        tt__talk_note_status(t, tt_store_check(t->store, keys, 1, &there));
     if (order->renewed)
         tt__store_server_renew(order->renewed);
-    tt__talk_collect(t, &order->counts);
+    tt__talk_order_round(t, &order->counts);
 }
 
 static void execute_order(tt__talk *t, tt__order *order) {
@@ -316,7 +318,7 @@ static void execute_order(tt__talk *t, tt__order *order) {
     else if (order->kind == ORDER_GONE)
         take_own_gone(t, &order->gone);
     else if (order->kind == ORDER_ROUND)
-        collect_next(t, order);
+        renew_and_order_round(t, order);
     else if (order->kind == ORDER_CLOSE)
         t->closed = true;
     else if (order->kind == ORDER_LOOK)
@@ -373,13 +375,13 @@ static void talk_step(tt__talk *t) {
     if (!t->cut && t->store && t->known && t->of[0].card == TT__CARD_READ)
         note_heard(t);
     if (t->nodes->member.coordinates && !t->cut && !t->failed && t->store) {
-        tt__talk_check_gone(t);
+        tt__talk_tell_all_gone(t);
         if (tt__talk_may_compose(t))
             tt__talk_compose(t);
     }
     if (t->look.id)
         continue_look(t);
-    check_over(t);
+    tell_if_over(t);
 }
 
 static void sleep_a_beat(const tt__talk *t) {
@@ -407,7 +409,7 @@ static void *talk_until_stopped(void *arg) {
     if (tt__secret_load(&t.secret))
         tt__talk_fail(&t, tt_last_error());
     if (nodes->member.coordinates)
-        tt__talk_collect_first(&t);
+        tt__talk_order_first_round(&t);
     while (!tt__talk_stopped(&t)) {
         if (!t.over) /* the coordinator's store may go from then on */
             talk_step(&t);

@@ -5,6 +5,7 @@
 #include "base/random_bytes.h"
 #include "base/text/json.h"
 #include "base/text/parse.h"
+#include "base/text/plain_text.h"
 #include "launch/polling.h"
 
 #include <dirent.h>
@@ -136,16 +137,59 @@ static int64_t file_seconds(const json_t *when) {
     return seconds < 0 ? 0 : seconds;
 }
 
+/* Return the code of the escape \u12ab at `at`; -1: there is none. */
+static long escaped_code(const char *at) {
+    char digits[5] = "";
+    if (at[0] != '\\' || at[1] != 'u')
+        return -1;
+    memcpy(digits, at + 2, strnlen(at + 2, 4));
+    return strspn(digits, "0123456789abcdefABCDEF") == 4 ? strtol(digits, NULL, 16) : -1;
+}
+
+/* Replace by '?' what jansson refuses, though Python writes it: \u0000 and half a surrogate pair. In a text that is not
+ * UTF-8, also each byte that is not ASCII. */
+static void make_loadable(char *json) {
+    static const char other[] = "\\u003f";
+    bool is_utf8 = tt__is_utf8(json);
+    for (char *c = json; *c; c++) {
+        long code = escaped_code(c), next = code < 0 ? -1 : escaped_code(c + 6);
+        if (code >= 0xd800 && code < 0xdc00 && next >= 0xdc00 && next < 0xe000)
+            c += 11;
+        else if (!code || (code >= 0xd800 && code < 0xe000))
+            memcpy(c, other, sizeof other - 1);
+        else if (c[0] == '\\' && c[1])
+            c++;
+        else if (*c & 0x80 && !is_utf8)
+            *c = '?';
+    }
+}
+
+/* Read all of a file of `size` bytes, allocated; NULL: no memory. */
+static char *read_error_text(int fd, size_t size) {
+    char *text = malloc(size + 1);
+    size_t done = 0;
+    for (ssize_t n = 1; text && done < size && n > 0; done += n > 0 ? (size_t)n : 0)
+        n = read(fd, text + done, size - done);
+    if (text)
+        text[done] = '\0';
+    return text;
+}
+
 /* Read an error file, `fd`, which is closed. A worker wrote it, so it may hold anything, of any size. NULL: it is no
  * JSON, or too large. */
 static json_t *load_error_file(int fd) {
     enum { MOST_BYTES = 1 << 20 };
     struct stat info;
-    json_t *root = NULL;
+    char *text = NULL;
     if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
-        root =
-            tt__json_loadfd(fd, JSON_DISABLE_EOF_CHECK, NULL); /* it may have been killed as it wrote a shorter one */
+        text = read_error_text(fd, (size_t)info.st_size);
     tt__close_fd(&fd);
+    if (!text)
+        return NULL;
+    make_loadable(text);
+    /* it may have been killed as it wrote a shorter one */
+    json_t *root = tt__json_loads(text, JSON_DISABLE_EOF_CHECK, NULL);
+    free(text);
     return root;
 }
 
@@ -234,7 +278,9 @@ static void clear_folder(int fd, int depth) {
 void tt__job_error_dir_clear(const tt__job *job) { clear_folder(open_known_error_dir(job), 0); }
 
 void tt__job_error_dir_remove(const tt__job *job) {
-    tt__job_error_dir_clear(job);
-    if (job->error_dir[0])
-        rmdir(job->error_dir);
+    int fd = open_known_error_dir(job);
+    if (fd < 0)
+        return;
+    clear_folder(fd, 0);
+    rmdir(job->error_dir);
 }

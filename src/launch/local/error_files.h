@@ -14,8 +14,8 @@ int tt__job_error_dir_make(tt__job *job);
 /* Fail because the directory can't be made. */
 tt_status tt__job_error_dir_failed(int errnum);
 
-/* Remove the files; remove the directory with its files. Files are removed only from the directory that the keeper
- * made. */
+/* Remove the files; remove the directory with its files. Another directory of that name than the one that the keeper
+ * made is left alone. */
 void tt__job_error_dir_clear(const tt__job *job);
 void tt__job_error_dir_remove(const tt__job *job);
 

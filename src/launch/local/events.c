@@ -17,7 +17,7 @@ static void write_event(tt__streams *streams, const tt__job *job, const tt__work
     const char *slash = strrchr(job->file, '/'), *program = slash ? slash + 1 : job->file;
     tt__host_name(host, sizeof host);
     snprintf(pid, sizeof pid, "%d", w ? (int)w->pid : 0);
-    json_t *more = json_pack("{s:i, s:s}", "group_world_size", job->nodes, "entry_point", program);
+    json_t *more = json_pack("{s:i, s:o}", "group_world_size", job->nodes, "entry_point", tt__json_text(program));
     if (w && more)
         json_object_update_new(more,
                                json_pack("{s:[i], s:[i], s:[i], s:[o], s:[o]}", "local_rank", i, "role_rank",
@@ -27,12 +27,12 @@ static void write_event(tt__streams *streams, const tt__job *job, const tt__work
     char *more_text = more ? tt__json_dumps(more, JSON_ENSURE_ASCII) : NULL, name[64];
     char *error = w && !succeeded ? tt__error_file_text(w) : NULL;
     snprintf(name, sizeof name, "torchelastic.worker.status.%s", state);
-    json_t *metadata =
-        json_pack("{s:s, s:o, s:i, s:o, s:s, s:s, s:s, s:I, s:s, s:s?, s:s?, s:i, s:n}", "run_id", job->run_id,
-                  "global_rank", w ? json_integer(job->first_rank + i) : json_null(), "group_rank", job->node,
-                  "worker_id", w ? json_string(pid) : json_null(), "role", job->role, "hostname", host, "state", state,
-                  "total_run_time", (json_int_t)seconds, "rdzv_backend", job->rdzv_backend, "raw_error", error,
-                  "metadata", more_text, "agent_restarts", job->restarts, "duration_ms");
+    json_t *metadata = json_pack(
+        "{s:o, s:o, s:i, s:o, s:o, s:o, s:s, s:I, s:s, s:s?, s:s?, s:i, s:n}", "run_id", tt__json_text(job->run_id),
+        "global_rank", w ? json_integer(job->first_rank + i) : json_null(), "group_rank", job->node, "worker_id",
+        w ? json_string(pid) : json_null(), "role", tt__json_text(job->role), "hostname", tt__json_text(host), "state",
+        state, "total_run_time", (json_int_t)seconds, "rdzv_backend", job->rdzv_backend, "raw_error", error, "metadata",
+        more_text, "agent_restarts", job->restarts, "duration_ms");
     json_t *event = json_pack("{s:s, s:s, s:i, s:o}", "name", name, "source", w ? "WORKER" : "AGENT", "timestamp", 0,
                               "metadata", metadata ? metadata : json_null());
     /* as torchrun's; and terminals obey some characters beyond ASCII (U+009B) */

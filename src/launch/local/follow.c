@@ -247,20 +247,24 @@ static const char *why_not_kept(int fd, ssize_t wrote, int errnum, char *text, s
 }
 
 static void keep_line(tt__follow *f, const followed *file, const char *line, size_t n) {
-    char **filter = f->job->logs->filters[file->std == TT__STDERR], *whole;
+    char **filter = f->job->logs->filters[file->std == TT__STDERR];
     for (; filter && *filter; filter++)
         if (memmem(line, n, *filter, strlen(*filter)))
             break;
     int fd = filter && *filter ? kept_file(f, file->std, file->attempt) : -1;
     if (fd < 0)
         return;
-    int length = asprintf(&whole, "%s%.*s\n", file->prefix, (int)n, line);
-    ssize_t wrote = length < 0 ? -1 : tt__quiet_write(fd, whole, (size_t)length);
+    size_t prefix = strlen(file->prefix), length = prefix + n + 1;
+    char *whole = malloc(length), limit[64];
+    if (whole) {
+        memcpy(whole, file->prefix, prefix);
+        memcpy(whole + prefix, line, n);
+        whole[length - 1] = '\n';
+    }
+    ssize_t wrote = whole ? tt__quiet_write(fd, whole, length) : -1;
     int errnum = errno;
-    char limit[64];
-    if (length >= 0)
-        free(whole);
-    if (wrote == length)
+    free(whole);
+    if (wrote == (ssize_t)length)
         return;
     tt__streams_print(f->errors, "tutti run: lines that match a filter are not kept any more: %s",
                       why_not_kept(fd, wrote, errnum, limit, sizeof limit));
@@ -289,20 +293,19 @@ static void pass_line(tt__follow *f, followed *file, const char *line, size_t n,
 /* Pass on the lines that are whole; `all`: the last one, too. A line ends as in Python's text files: \n, \r\n, or \r
  * alone, which progress bars write. */
 static void pass_lines(tt__follow *f, followed *file, bool all) {
-    size_t at = 0;
-    for (size_t i = 0; i < file->used; i++) {
+    bool more = !all && file->used && file->text[file->used - 1] == '\r'; /* \n may come */
+    size_t at = 0, end = file->used - more;
+    for (size_t i = 0; i < end; i++) {
         char c = file->text[i];
-        if (c == '\r' && i + 1 == file->used && !all && file->used < TEXT_SIZE)
-            break; /* \n may come */
         if (c != '\n' && c != '\r')
             continue;
         pass_line(f, file, file->text + at, i - at, true);
         i += c == '\r' && i + 1 < file->used && file->text[i + 1] == '\n';
         at = i + 1;
     }
-    if (at < file->used && (all || (at == 0 && file->used == TEXT_SIZE))) {
-        pass_line(f, file, file->text + at, file->used - at, all);
-        at = file->used;
+    if (at < end && (all || (at == 0 && file->used == TEXT_SIZE))) {
+        pass_line(f, file, file->text + at, end - at, all);
+        at = end;
     } else if (all && file->part) {
         pass_line(f, file, "", 0, true);
     }

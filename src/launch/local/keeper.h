@@ -95,7 +95,7 @@ void tt__keeper_send_place(const tt__keeper *keeper, const tt__job *job);
 void tt__keeper_kill_worker(const tt__keeper *keeper, int i);
 
 /* Start the missing workers, as job->attempt and job->master_port say; stderr_ends[i] becomes the stderr of worker
- * i. A keeper that takes nothing of this for TT__KEEPER_TAKE_MS is killed. */
+ * i. A keeper that has not taken all of this after TT__KEEPER_TAKE_MS is killed. */
 enum { TT__KEEPER_TAKE_MS = 5000 };
 void tt__keeper_start_workers(const tt__keeper *keeper, const tt__job *job, const int *stderr_ends);
 

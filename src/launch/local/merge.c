@@ -135,7 +135,7 @@ bool tt__merge_hold(tt__line_merge *merge, int from, const char *line, size_t n)
     if (!split_line(line, n, &rank, &begin))
         return false;
     char words[WORDS_SIZE];
-    if (n > WORDS_SIZE / 2)
+    if (n > WORDS_SIZE / 2 || memchr(line, '\0', n)) /* strdup() and printf() would end the text at the NUL */
         return false;
     said s = {.text = line + begin, .words = words, .n = n - begin};
     s.words_n = tt__words_of_any(words, sizeof words, s.text, s.n, rank);

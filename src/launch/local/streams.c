@@ -471,8 +471,10 @@ static size_t last_lines(const char *text, size_t n, int lines) {
 const char *tt__streams_tail(const tt__streams *streams, int rank, char *text) {
     const tt__output_stream *s = &streams->of[rank];
     size_t n = s->written < TT__TAIL_BYTES ? s->written : TT__TAIL_BYTES;
-    for (size_t i = 0; i < n; i++)
-        text[i] = s->tail[(s->written - n + i) % TT__TAIL_BYTES];
+    for (size_t i = 0; i < n; i++) {
+        char c = s->tail[(s->written - n + i) % TT__TAIL_BYTES];
+        text[i] = c ? c : '?';
+    }
     text[n] = '\0';
     size_t start = last_lines(text, n, TT__TAIL_LINES);
     if (start == 0 && s->written > n) { /* the first line kept is cut */

@@ -97,7 +97,7 @@ void tt__streams_flush(tt__streams *streams, int64_t stall_ms);
 void tt__streams_take_tail(tt__streams *streams, int rank, int fd);
 
 /* Copy the last TT__TAIL_LINES lines of `rank`'s stderr, as far as they were kept; `text` has TT__TAIL_BYTES + 1 bytes.
- * Returns `text`. */
+ * A NUL byte becomes '?'. Returns `text`. */
 const char *tt__streams_tail(const tt__streams *streams, int rank, char *text);
 
 #endif

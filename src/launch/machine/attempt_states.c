@@ -46,7 +46,7 @@ static void enter_settling(tt__step *s, int64_t timeout_ms) {
     enter_phase(s, TT__SETTLING, timeout_ms);
 }
 
-static void end_by(tt__step *s, int64_t deadline_ms) {
+static void lower_deadline(tt__step *s, int64_t deadline_ms) {
     if (deadline_ms < s->m->attempt.deadline_ms)
         s->m->attempt.deadline_ms = deadline_ms;
 }
@@ -109,13 +109,13 @@ void tt__attempt_kill(tt__step *s) {
 /* May another round follow, as far as is known here? After a failure only if an attempt is left; after the loss of a
  * node that can be replaced always. */
 static bool may_follow(const tt__machine *m) {
-    bool used_up = tt__ending_failed_by_itself(m) && !tt__machine_has_attempts_left(m);
-    return !used_up && !tt__ending_reason(m);
+    bool used_up = tt__outlook_failed_by_itself(m) && !tt__machine_has_attempts_left(m);
+    return !used_up && !tt__outlook_reason_to_end(m);
 }
 
 bool tt__attempt_can_recover(const tt__step *s) {
     const tt__survivors *now = &s->around->survivors;
-    return tt__machine_may_go_on(s->m) && !s->m->ending.own_signal && !s->m->ending.remote_signal && now->living &&
+    return tt__machine_allows_another(s->m) && !s->m->ending.own_signal && !s->m->ending.remote_signal && now->living &&
            now->able == now->living;
 }
 
@@ -164,7 +164,7 @@ static void stop_awaiting(tt__step *s) {
     if (!awaits_survivors(a) || s->m->ending.agreed_signal || may_follow(s->m))
         return;
     a->settling = TT__FOR_REASONS;
-    end_by(s, in_ms(s, s->m->job.settle_ms));
+    lower_deadline(s, in_ms(s, s->m->job.settle_ms));
 }
 
 /* The attempt is over here: all that run wait for the next round (kept), or nothing is left but `unkillable`
@@ -173,7 +173,7 @@ static void finish_attempt(tt__step *s, bool kept, int unkillable) {
     tt__machine *m = s->m;
     bool well = tt__ledger_ended(&m->ledger) == m->ledger.count && !unkillable;
     if (unkillable)
-        tt__ending_damage(s, TT__UNKILLABLE);
+        tt__ending_note_damage(s, TT__UNKILLABLE);
     m->attempt.phase = TT__ATTEMPT_OVER;
     m->attempt.deadline_ms = INT64_MAX;
     m->attempt.kept = kept;
@@ -182,7 +182,7 @@ static void finish_attempt(tt__step *s, bool kept, int unkillable) {
     last->collect.kept = kept;
     if (unkillable)
         tt__do_say(s, TT__DO_SAY, "%d process%s of the job can't be killed", unkillable, unkillable == 1 ? "" : "es");
-    if (m->job.alone || !tt__machine_may_go_on(m))
+    if (m->job.alone || !tt__machine_allows_another(m))
         return;
     for (int i = 0; i < m->ledger.count; i++) /* a worker that was told to end may exit with 0, too */
         well = well && !m->ledger.workers[i].status && !m->ledger.workers[i].sent_signal;
@@ -206,7 +206,7 @@ static void look_at_survivors(tt__step *s) {
         tt__do(s, TT__DO_SAY_LATE);
     }
     /* nobody else would answer those that wait */
-    if (!TT__MUTANT(wait_for_impossible_round) && now->waiting && !tt__machine_may_go_on(s->m))
+    if (!TT__MUTANT(wait_for_impossible_round) && now->waiting && !tt__machine_allows_another(s->m))
         tt__do(s, TT__DO_DENY_ROUND);
     else if (now->waiting && now->able < now->living && may_follow(s->m))
         await_unready(s);
@@ -232,10 +232,10 @@ void tt__attempt_settle(tt__step *s) {
         await_survivors(s);
     else if (tt__machine_has_attempts_left(s->m) && tt__ledger_first(&s->m->ledger, &first) &&
              !tt__is_consequence(first.worker))
-        end_by(s, in_ms(s, TT__TIE_MS));
+        lower_deadline(s, in_ms(s, TT__TIE_MS));
 }
 
-void tt__attempt_change(tt__step *s) {
+void tt__attempt_interrupt(tt__step *s) {
     if (!tt__machine_works(s->m))
         return;
     if (!tt__attempt_may_recover(s)) {
@@ -306,7 +306,7 @@ static void end_settling(tt__step *s) {
 }
 
 /* The deadline of SETTLING is over. */
-static void settled(tt__step *s) {
+static void settling_expired(tt__step *s) {
     tt__attempt_state *a = &s->m->attempt;
     bool goes_on = tt__attempt_may_recover(s) || (awaits_survivors(a) && may_follow(s->m));
     if (goes_on && s->around->survivors.waiting) {
@@ -325,7 +325,7 @@ static void settled(tt__step *s) {
 
 void tt__attempt_idle_read(tt__step *s) {
     if (s->m->attempt.phase == TT__SETTLING && s->m->attempt.settling == TT__FOR_STACKS)
-        settled(s);
+        settling_expired(s);
 }
 
 void tt__attempt_time(tt__step *s) {
@@ -335,7 +335,7 @@ void tt__attempt_time(tt__step *s) {
     if (s->around->now_ms < a->deadline_ms)
         return;
     if (a->phase == TT__SETTLING) {
-        settled(s);
+        settling_expired(s);
     } else if (a->phase == TT__TERMINATING) {
         tt__attempt_kill(s);
     } else if (a->phase == TT__KILLING) {

@@ -18,7 +18,7 @@ void tt__ending_fail(tt__step *s, const char *text) {
 }
 
 void tt__ending_keeper_lost(tt__step *s) {
-    tt__ending_damage(s, TT__KEEPER_LOST);
+    tt__ending_note_damage(s, TT__KEEPER_LOST);
     s->m->ending.stage = TT__DONE;
     tt__attempt_note_signal(s, SIGKILL); /* sent by the kernel; other nodes can't see that, and are told */
     tt__do(s, TT__DO_KILL_ORPHANS);

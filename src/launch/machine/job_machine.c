@@ -18,7 +18,7 @@ void tt__machine_end(tt__machine *m) {
     m->membership.round = m->membership.next_round = NULL;
 }
 
-/* The job can't go on here: what an action needs could not be had. */
+/* The job can't go on here: an action could not get what it needs. */
 static void take_failure(tt__step *s) {
     s->m->ending.stage = TT__DONE;
     if (!s->m->job.alone)

@@ -1,5 +1,5 @@
 /* What the launcher of a node decides: state and event in, state and actions out. It has no clock and no descriptor,
- * and what it is to know comes with the event, so that tests can try every order of events (tests/machine). launcher.c
+ * and what it has to know comes with the event, so that tests can try every order of events (tests/machine). launcher.c
  * gives the events and carries out the actions.
  *
  * The state is three states, each in a file of its own with its diagram on top. An event may change several:

@@ -43,24 +43,24 @@ typedef enum tt__event_kind {
 
     /* Of this process. */
     TT__ON_SIGNAL,  /* it got a signal */
-    TT__ON_FAILURE, /* what an action needs could not be had: the job can't go on here */
+    TT__ON_FAILURE, /* an action could not get what it needs: the job can't go on here */
 
     /* From the other nodes. Those of an earlier attempt are ignored. */
-    TT__ON_ROUND,         /* `round` begins, when nothing of an earlier one is left here */
-    TT__ON_NO_ROUND,      /* there will be none; ON_OVER does not follow */
-    TT__ON_MISSED,        /* the round that was to begin here goes on without this node, or not at all: join anew */
-    TT__ON_AGAIN,         /* there was no round yet, and the coordinator is gone: join anew; ON_OVER does not follow */
-    TT__ON_REMOTE_END,    /* a worker of another node failed */
-    TT__ON_REMOTE_WAIT,   /* ranks of another node wait for the next round */
-    TT__ON_REMOTE_SIGNAL, /* another launcher got a signal, and ends its workers */
-    TT__ON_LOST,          /* a node's launcher no longer responds */
-    TT__ON_LEFT,          /* a node's launcher won't go on */
-    TT__ON_OVER,          /* all nodes are done or lost. A node that waits for a round gets none */
-    TT__ON_REGROUP,       /* the coordinator ends an attempt, as nodes come or go */
-    TT__ON_LAST,          /* the coordinator says that no attempt follows */
-    TT__ON_ALL_GONE,      /* to the coordinator: no node has workers any more, except those that are kept */
-    TT__ON_NEWCOMER,      /* to the coordinator: a node would like to take part, and there is room */
-    TT__ON_DEPOSED        /* this node coordinates no more: another does */
+    TT__ON_ROUND,            /* `round` begins, when nothing of an earlier one is left here */
+    TT__ON_NO_ROUND,         /* there will be none; ON_OVER does not follow */
+    TT__ON_MISSED,           /* the round that was to begin here goes on without this node, or not at all: join anew */
+    TT__ON_COORDINATOR_GONE, /* there was no round yet: join anew; ON_OVER does not follow */
+    TT__ON_REMOTE_END,       /* a worker of another node failed */
+    TT__ON_REMOTE_WAIT,      /* ranks of another node wait for the next round */
+    TT__ON_REMOTE_SIGNAL,    /* another launcher got a signal, and ends its workers */
+    TT__ON_LOST,             /* a node's launcher no longer responds */
+    TT__ON_LEFT,             /* a node's launcher won't go on */
+    TT__ON_OVER,             /* all nodes are done or lost. A node that waits for a round gets none */
+    TT__ON_REGROUP,          /* the coordinator ends an attempt, as nodes come or go */
+    TT__ON_LAST,             /* the coordinator says that no attempt follows */
+    TT__ON_ALL_GONE,         /* to the coordinator: no node has workers any more, except those that are kept */
+    TT__ON_NEWCOMER,         /* to the coordinator: a node would like to take part, and there is room */
+    TT__ON_DEPOSED           /* this node coordinates no more: another does */
 } tt__event_kind;
 
 /* An event. Pointers are borrowed until the step returns, unless it says otherwise. */

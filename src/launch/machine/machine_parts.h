@@ -35,7 +35,8 @@ TT_PRINTF(3, 4) static inline void tt__do_say(tt__step *s, tt__action_kind kind,
     va_end(args);
 }
 
-static inline void tt__ending_damage(tt__step *s, tt__damage damage) {
+/* Note what keeps this node from going on. The worst that was noted stays. */
+static inline void tt__ending_note_damage(tt__step *s, tt__damage damage) {
     if (damage > s->m->ending.damage)
         s->m->ending.damage = damage;
 }
@@ -43,24 +44,24 @@ static inline void tt__ending_damage(tt__step *s, tt__damage damage) {
 /* ---- outlook.c */
 
 /* Can the job do without a node that is lost, or replace it by one that comes? */
-bool tt__member_replaces(const tt__machine *m);
+bool tt__outlook_replaces_nodes(const tt__machine *m);
 
 /* Are workers kept for the next round, here or on any node, when the attempt is over everywhere? */
-bool tt__member_any_goes_on(const tt__machine *m);
+bool tt__outlook_any_kept(const tt__machine *m);
 
 /* Return what ends the job, or this node's part in it, however the attempt goes on elsewhere; NULL: nothing does. */
-const char *tt__ending_reason(const tt__machine *m);
+const char *tt__outlook_reason_to_end(const tt__machine *m);
 
 /* Did the attempt fail by itself, and not because a node was lost or the workers were told to end? The loss of a node
  * that nobody replaces is a failure, too. */
-bool tt__ending_failed_by_itself(const tt__machine *m);
+bool tt__outlook_failed_by_itself(const tt__machine *m);
 
 /* Does the attempt count as failed: has a rank failed, or do ranks that go on want another round although no node was
  * lost or has come? */
-bool tt__ending_attempt_failed(const tt__machine *m);
+bool tt__outlook_attempt_failed(const tt__machine *m);
 
 /* Does another attempt follow when no worker of this one is left, as far as is known here? Not if all ended well. */
-bool tt__ending_another_follows(const tt__machine *m);
+bool tt__outlook_another_follows(const tt__machine *m);
 
 /* ---- attempt_states.c */
 
@@ -81,7 +82,7 @@ void tt__attempt_settle(tt__step *s);
 
 /* The attempt can't go on as it is, as a node is lost, comes or goes: workers that survive go on to the next round, the
  * others are ended. */
-void tt__attempt_change(tt__step *s);
+void tt__attempt_interrupt(tt__step *s);
 
 void tt__attempt_ended(tt__step *s, int worker, int agreed);
 void tt__attempt_leftovers(tt__step *s);

@@ -124,8 +124,8 @@ static inline bool tt__machine_is_done(const tt__machine *m) { return m->ending.
 const char *tt__machine_against_another(const tt__machine *m);
 bool tt__machine_has_attempts_left(const tt__machine *m);
 
-/* May there be more than one attempt? */
-bool tt__machine_may_go_on(const tt__machine *m);
+/* May there be more than one attempt, whatever becomes of this one? */
+bool tt__machine_allows_another(const tt__machine *m);
 
 /* Does this node go on when the attempt is over: in another round, or when it has found the job again? */
 bool tt__machine_goes_on(const tt__machine *m);
@@ -133,7 +133,7 @@ bool tt__machine_goes_on(const tt__machine *m);
 /* Is the next round waited for, with nothing left to be done here? */
 bool tt__machine_waits_for_nodes(const tt__machine *m);
 
-/* Do the other nodes go on without this one, so that it need not wait for them when it is done? */
+/* Need this node not wait for the others when it is done: is it in no round, or do they go on without it? */
 bool tt__machine_leaves_early(const tt__machine *m);
 
 /* When ON_TIME is due at the latest; INT64_MAX: never. */

@@ -33,7 +33,7 @@ static void lose_job(tt__step *s) {
     if (!TT__MUTANT(lost_job_goes_on))
         s->m->membership.state = TT__LOST_JOB;
     if (tt__machine_works(s->m) && tt__attempt_may_recover(s))
-        tt__attempt_change(s);
+        tt__attempt_interrupt(s);
     else if (tt__machine_works(s->m) || s->m->attempt.phase == TT__TERMINATING)
         tt__attempt_kill(s);
 }
@@ -73,7 +73,7 @@ static void regroup(tt__step *s, const char *why) {
         tt__do_say(s, TT__DO_NOTE_WHY, "%s", why);
         announce_regroup(s, why);
     }
-    tt__attempt_change(s);
+    tt__attempt_interrupt(s);
 }
 
 static void publish_end_of_node(tt__step *s, int node) {
@@ -117,21 +117,24 @@ static void keep_lost(tt__step *s, tt__event *event) {
     event->lost.node = NULL;
 }
 
-/* A node is lost: another one, or this one, as the coordinator sees it. */
+/* A node is lost: another one, or this one, as the coordinator sees it. Without an attempt, it is of a round that came
+ * when this node was done and was not taken: its number means nothing here. */
 static void take_lost(tt__step *s, tt__event *event) {
     tt__membership *me = &s->m->membership;
+    if (s->m->attempt.phase == TT__NO_ATTEMPT)
+        return;
     int node = event->lost.node->node;
     bool own = node == own_number(s->m), deaf = own && me->coordinates; /* it can't reach the store that it serves */
     keep_lost(s, event);
     if (deaf)
-        tt__ending_damage(s, TT__NODE_LEFT);
-    if (!tt__member_replaces(s->m) || deaf) {
+        tt__ending_note_damage(s, TT__NODE_LEFT);
+    if (!tt__outlook_replaces_nodes(s->m) || deaf) {
         tt__attempt_settle(s);
     } else if (!me->coordinates && (own || node == 0)) {
         lose_job(s);
     } else {
         publish_end_of_node(s, node);
-        tt__attempt_change(s);
+        tt__attempt_interrupt(s);
     }
 }
 
@@ -142,7 +145,7 @@ static void take_left(tt__step *s, tt__event *event) {
     int node = event->lost.node->node;
     bool told = m->ending.own_signal || m->ending.remote_signal, over = m->attempt.phase == TT__ATTEMPT_OVER;
     if (tt__machine_is_done(m) || (m->membership.verdict.kind == TT__LAST && !TT__MUTANT(end_before_others_is_loss)) ||
-        !tt__machine_may_go_on(m))
+        !tt__machine_allows_another(m))
         return;
     if (m->job.elastic && node > 0) {
         if (!over)
@@ -150,12 +153,12 @@ static void take_left(tt__step *s, tt__event *event) {
         return;
     }
     /* its keeper is lost, say */
-    if (!TT__MUTANT(ended_launcher_not_replaced) && tt__member_replaces(m) && node > 0 && !told) {
+    if (!TT__MUTANT(ended_launcher_not_replaced) && tt__outlook_replaces_nodes(m) && node > 0 && !told) {
         if (!over)
             take_lost(s, event);
         return;
     }
-    tt__ending_damage(s, TT__NODE_LEFT);
+    tt__ending_note_damage(s, TT__NODE_LEFT);
     if (over || told)
         return;
     keep_lost(s, event);
@@ -176,11 +179,11 @@ static void take_deposition(tt__step *s) {
     if (tt__machine_is_done(s->m))
         return;
     tt__do(s, TT__DO_SAY_DEPOSED);
-    if (tt__member_replaces(s->m)) {
+    if (tt__outlook_replaces_nodes(s->m)) {
         lose_job(s);
         return;
     }
-    tt__ending_damage(s, TT__NODE_LEFT);
+    tt__ending_note_damage(s, TT__NODE_LEFT);
     tt__attempt_settle(s);
 }
 
@@ -209,7 +212,7 @@ static void take_missed(tt__step *s) {
 
 /* The coordinator is gone, and there was no round yet. If a signal has ended the workers that were kept, there is
  * nothing to join for. */
-static void take_again(tt__step *s) {
+static void take_coordinator_gone(tt__step *s) {
     if (s->m->attempt.phase == TT__NO_ATTEMPT && !tt__machine_is_done(s->m))
         rejoin(s);
     else
@@ -222,7 +225,7 @@ static void take_no_round(tt__step *s, const char *text) {
         tt__ending_fail(s, text);
     else
         tt__do_say(s, TT__DO_ALARM, "%s", text);
-    tt__ending_damage(s, TT__NODE_LEFT);
+    tt__ending_note_damage(s, TT__NODE_LEFT);
     s->m->ending.stage = TT__DONE;
     s->m->membership.state = TT__THROUGH;
 }
@@ -243,9 +246,9 @@ static void close_attempt(tt__step *s) {
     tt__failure first;
     bool any = tt__ledger_first(&m->ledger, &first);
     tt__action *action = tt__do(s, TT__DO_REPORT_ATTEMPT);
-    action->report.recovers = m->attempt.kept || tt__member_any_goes_on(m);
+    action->report.recovers = m->attempt.kept || tt__outlook_any_kept(m);
     action->report.cause = m->ledger.lost && (!any || tt__is_consequence(first.worker)) ? TT__CAUSE_LOSS
-                           : any && tt__ending_failed_by_itself(m)                      ? TT__CAUSE_FAILURE
+                           : any && tt__outlook_failed_by_itself(m)                     ? TT__CAUSE_FAILURE
                            : m->attempt.regroups                                        ? TT__CAUSE_CHANGE
                                                                                         : TT__CAUSE_CALL;
 }
@@ -255,10 +258,10 @@ static void close_attempt(tt__step *s) {
 static void order_next(tt__step *s) {
     tt__machine *m = s->m;
     tt__membership *me = &m->membership;
-    bool kept = tt__member_any_goes_on(m);
+    bool kept = tt__outlook_any_kept(m);
     tt__counts next = {.attempt = tt__machine_attempt(m) + (!m->job.alone || !kept),
                        .restarts =
-                           me->counts.restarts + (!TT__MUTANT(restart_not_counted) && tt__ending_attempt_failed(m)),
+                           me->counts.restarts + (!TT__MUTANT(restart_not_counted) && tt__outlook_attempt_failed(m)),
                        .recovery = kept ? me->counts.recovery + 1 : 0};
     close_attempt(s);
     me->verdict.kind = TT__ORDERED;
@@ -285,34 +288,34 @@ static void end_here(tt__step *s) {
         tt__do(s, TT__DO_ANNOUNCE_LAST)->attempt = tt__machine_attempt(m);
 }
 
-/* This node was cut off from the job. */
-static void look_again(tt__step *s) {
+/* This node was cut off from the job, and nothing of the attempt is left here: look for the job again. */
+static void leave_lost_job(tt__step *s) {
     tt__do(s, TT__DO_REPORT_LOST);
     tt__attempt_forget(s);
     rejoin(s);
 }
 
-/* Here it is decided whether the job goes on: tt__ending_another_follows() is the rule. */
+/* Here it is decided whether the job goes on: tt__outlook_another_follows() is the rule. */
 void tt__member_go_on(tt__step *s) {
     tt__machine *m = s->m;
     const tt__membership *me = &m->membership;
     if (m->attempt.phase != TT__ATTEMPT_OVER || tt__machine_is_done(m))
         return;
     if (me->state == TT__LOST_JOB && !m->ending.own_signal)
-        look_again(s);
-    else if (m->ending.stage == TT__ENDS || tt__ending_reason(m) || me->verdict.kind == TT__LAST ||
-             !(m->job.alone || tt__machine_may_go_on(m)))
+        leave_lost_job(s);
+    else if (m->ending.stage == TT__ENDS || tt__outlook_reason_to_end(m) || me->verdict.kind == TT__LAST ||
+             !(m->job.alone || tt__machine_allows_another(m)))
         end_here(s);
     else if (m->job.alone ? me->verdict.kind == TT__UNDECIDED : me->coordinates && me->verdict.kind == TT__ALL_GONE) {
-        if (tt__ending_another_follows(m))
+        if (tt__outlook_another_follows(m))
             order_next(s);
         else
             end_here(s);
     }
 }
 
-/* A round begins. */
-static void close_for_round(tt__step *s, tt__event *event) {
+/* Take the round that begins here, if this node waits for one: close the attempt before it. */
+static void take_round(tt__step *s, tt__event *event) {
     tt__machine *m = s->m;
     tt__membership *me = &m->membership;
     tt__round *round = event->round.round;
@@ -321,7 +324,7 @@ static void close_for_round(tt__step *s, tt__event *event) {
         return;
     if (!again && m->ending.remote_signal) {
         tt__ending_fail(s, "another node was told to end before the workers here began");
-        tt__ending_damage(s, TT__NODE_LEFT);
+        tt__ending_note_damage(s, TT__NODE_LEFT);
         return;
     }
     me->coordinates = event->round.coordinates;
@@ -373,7 +376,7 @@ void tt__member_event(tt__step *s, tt__event *event) {
     tt__machine *m = s->m;
     switch (event->kind) {
     case TT__ON_ROUND:
-        close_for_round(s, event);
+        take_round(s, event);
         break;
     case TT__ON_NO_ROUND:
         take_no_round(s, event->text);
@@ -381,8 +384,8 @@ void tt__member_event(tt__step *s, tt__event *event) {
     case TT__ON_MISSED:
         take_missed(s);
         break;
-    case TT__ON_AGAIN:
-        take_again(s);
+    case TT__ON_COORDINATOR_GONE:
+        take_coordinator_gone(s);
         break;
     case TT__ON_OVER:
         take_over(s);

@@ -6,21 +6,21 @@
 
 #include <errno.h>
 
-bool tt__member_replaces(const tt__machine *m) {
+bool tt__outlook_replaces_nodes(const tt__machine *m) {
     return !m->job.numbered && (m->job.elastic || m->job.max_restarts > 0);
 }
 
-bool tt__member_any_goes_on(const tt__machine *m) {
+bool tt__outlook_any_kept(const tt__machine *m) {
     return m->job.alone ? m->attempt.kept : m->membership.verdict.any_kept;
 }
 
 /* ---- whether another attempt follows */
 
-const char *tt__ending_reason(const tt__machine *m) {
+const char *tt__outlook_reason_to_end(const tt__machine *m) {
     const tt__ending *e = &m->ending;
     if (e->own_signal || e->remote_signal || e->agreed_signal)
         return "the job was told to end";
-    if (e->damage == TT__NODE_LEFT || (m->ledger.lost && !tt__member_replaces(m)))
+    if (e->damage == TT__NODE_LEFT || (m->ledger.lost && !tt__outlook_replaces_nodes(m)))
         return "a node is missing";
     return e->damage == TT__KEEPER_LOST  ? "the keeper process was killed"
            : e->damage == TT__UNKILLABLE ? "processes of this attempt are still there"
@@ -29,16 +29,16 @@ const char *tt__ending_reason(const tt__machine *m) {
 
 const char *tt__machine_against_another(const tt__machine *m) {
     return tt__ledger_unexecutable(&m->ledger) ? "what can't be executed would fail the same way"
-                                               : tt__ending_reason(m);
+                                               : tt__outlook_reason_to_end(m);
 }
 
 bool tt__machine_has_attempts_left(const tt__machine *m) {
     return m->membership.counts.restarts < m->job.max_restarts + TT__MUTANT(one_attempt_too_many);
 }
 
-bool tt__machine_may_go_on(const tt__machine *m) { return m->job.max_restarts > 0 || m->job.elastic; }
+bool tt__machine_allows_another(const tt__machine *m) { return m->job.max_restarts > 0 || m->job.elastic; }
 
-bool tt__ending_failed_by_itself(const tt__machine *m) {
+bool tt__outlook_failed_by_itself(const tt__machine *m) {
     tt__failure first;
     bool changes = m->attempt.regroups || m->ledger.lost;
     if (m->ledger.lost && !m->job.elastic)
@@ -46,12 +46,12 @@ bool tt__ending_failed_by_itself(const tt__machine *m) {
     return tt__ledger_first(&m->ledger, &first) && !(changes && tt__is_consequence(first.worker));
 }
 
-bool tt__ending_attempt_failed(const tt__machine *m) {
-    return tt__ending_failed_by_itself(m) || (tt__member_any_goes_on(m) && !m->attempt.regroups && !m->ledger.lost);
+bool tt__outlook_attempt_failed(const tt__machine *m) {
+    return tt__outlook_failed_by_itself(m) || (tt__outlook_any_kept(m) && !m->attempt.regroups && !m->ledger.lost);
 }
 
-bool tt__ending_another_follows(const tt__machine *m) {
-    bool failed = tt__ending_attempt_failed(m), changes = m->attempt.regroups || m->ledger.lost;
+bool tt__outlook_another_follows(const tt__machine *m) {
+    bool failed = tt__outlook_attempt_failed(m), changes = m->attempt.regroups || m->ledger.lost;
     /* even if nodes came or went just afterwards */
     bool ended_well = !failed && ((m->membership.verdict.well && !TT__MUTANT(well_round_run_again)) || !changes);
     return !ended_well && (!failed || tt__machine_has_attempts_left(m)) && !tt__machine_against_another(m);
@@ -60,7 +60,7 @@ bool tt__ending_another_follows(const tt__machine *m) {
 bool tt__machine_goes_on(const tt__machine *m) {
     if (m->ending.stage != TT__GOES_ON || m->membership.verdict.kind == TT__LAST || m->ending.damage == TT__KEEPER_LOST)
         return false;
-    return m->membership.state == TT__LOST_JOB ? !m->ending.own_signal : tt__ending_another_follows(m);
+    return m->membership.state == TT__LOST_JOB ? !m->ending.own_signal : tt__outlook_another_follows(m);
 }
 
 bool tt__machine_waits_for_nodes(const tt__machine *m) {
@@ -71,7 +71,8 @@ bool tt__machine_waits_for_nodes(const tt__machine *m) {
 
 bool tt__machine_leaves_early(const tt__machine *m) {
     bool ends_alone = m->ending.own_signal || m->ending.damage >= TT__UNKILLABLE;
-    return m->job.elastic && !m->membership.coordinates && ends_alone;
+    bool in_no_round = m->membership.state == TT__JOINS; /* workers that were kept have ended while it looked for one */
+    return in_no_round || (m->job.elastic && !m->membership.coordinates && ends_alone);
 }
 
 /* ---- how the job ends */

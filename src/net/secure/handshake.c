@@ -107,7 +107,7 @@ static bool is_same_job(const tt__handshake *h, const uint8_t job[TT__JOB_SIZE])
 }
 
 /* Do the two sides agree, by the fields that HELLO and CHALLENGE share? */
-static tt__refusal check_proof(const tt__handshake *h, const uint8_t *message) {
+static tt__refusal check_introduction(const tt__handshake *h, const uint8_t *message) {
     bool other_proves = message[AT_PROVES] != 0;
     int rank = get_rank(message + AT_RANK), wanted = get_rank(message + AT_PEER);
     if (message[AT_PURPOSE] != h->role.purpose)
@@ -126,7 +126,7 @@ static tt__refusal check_proof(const tt__handshake *h, const uint8_t *message) {
 
 static void on_hello(tt__handshake *h) {
     memcpy(h->hello, h->in, message_size(HELLO));
-    tt__refusal why = check_proof(h, h->hello);
+    tt__refusal why = check_introduction(h, h->hello);
     if (why) {
         fail_handshake(h, why);
         return;
@@ -143,7 +143,7 @@ static void on_hello(tt__handshake *h) {
 
 static void on_challenge(tt__handshake *h) {
     memcpy(h->challenge, h->in, message_size(CHALLENGE));
-    tt__refusal why = check_proof(h, h->challenge);
+    tt__refusal why = check_introduction(h, h->challenge);
     if (why) {
         fail_handshake(h, why);
         return;

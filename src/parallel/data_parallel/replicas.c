@@ -523,7 +523,7 @@ static tt_status record_run(replica_run *run, const tt_named_tensors *parameters
 }
 
 /* A fingerprint of the generator's state, and so of all that it will draw. */
-static uint64_t generator_print(const tt_generator *g) {
+static uint64_t generator_fingerprint(const tt_generator *g) {
     uint64_t print = TT__FNV + (uint64_t)g->next;
     for (int i = 0; i < TT__MT_WORDS; i++)
         print = tt__fnv_number(print, g->mt[i]);
@@ -575,7 +575,7 @@ tt_status tt__replicas_forward(tt__replica_crew *crew, int replicas, tt_module *
     run->records = tt__is_recording();
     run->begun = tt__node_last_number();
     run->autocast = tt__autocast_state();
-    run->seed = parts > 1 ? generator_print(tt_default_generator()) : 0;
+    run->seed = parts > 1 ? generator_fingerprint(tt_default_generator()) : 0;
     tt_status status = use_copies(run);
     if (!status)
         status = replicas_run_forward(run, parameters, out, &owned);

@@ -132,7 +132,7 @@ static bool takes_replies_again(tt_rpc *rpc, tt_rpc_call *call) {
     return takes_replies(rpc, call->from, UNSENT_MAX / 2);
 }
 
-static bool has_thread(tt_rpc *rpc, tt_rpc_call *call) { return tt__rpc_crew_spares(rpc, rpc->peers[call->from]); }
+static bool has_thread(tt_rpc *rpc, tt_rpc_call *call) { return tt__rpc_pool_spares(rpc, rpc->peers[call->from]); }
 
 /* Queue the calls of a list that may go on now, or whose caller is lost. */
 static void let_calls_go(tt_rpc *rpc, tt__rpc_due_list *list, bool (*may_go)(tt_rpc *rpc, tt_rpc_call *call)) {
@@ -490,7 +490,7 @@ tt__served tt__serve_state(const tt_rpc_call *call, tt_future **later) {
 tt_rpc_call *tt__serve_next(const tt_rpc *rpc, const tt_rpc_call *call) { return call ? call->next : rpc->serving; }
 
 bool tt__serve_is_aside(const tt_rpc_call *call) {
-    return call->stage == CALL_QUEUED && !tt__rpc_crew_spares(call->rpc, call->rpc->peers[call->from]);
+    return call->stage == CALL_QUEUED && !tt__rpc_pool_spares(call->rpc, call->rpc->peers[call->from]);
 }
 
 const char *tt__serve_function(const tt_rpc_call *call, int *bytes) {

@@ -220,7 +220,7 @@ static tt_future *future_awaited_in(const tt_rpc *rpc, const tt_rpc_call *call) 
 static look look_at_all_calls(tt_rpc *rpc, tt__rpc_probe *probe, const tt_rpc_call *queued) {
     look all = LOOK_STUCK;
     tt_future *later;
-    if (!tt__rpc_crew_is_stuck(rpc) && !tt__serve_is_aside(queued))
+    if (!tt__rpc_pool_is_stuck(rpc) && !tt__serve_is_aside(queued))
         return LOOK_MAY_GO_ON;
     add_path(probe, "one of its threads, which all wait in calls like these");
     probe->path_is_told = true;

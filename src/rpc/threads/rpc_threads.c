@@ -46,7 +46,7 @@ static void run_next(tt_rpc *rpc) {
     bool others_wait = rpc->queue.first;
     int64_t since = others_wait ? tt__now_ns() : 0;
     if (others_wait)
-        tt__rpc_crew_relieve(rpc);
+        tt__rpc_pool_relieve(rpc);
     leave_to_waiters(rpc);
     if (rpc->keeper_sleeps && !tt__rpc_poller(rpc))
         tt__rpc_keeper_call(rpc); /* perhaps no other thread moves messages while this function runs */
@@ -54,11 +54,11 @@ static void run_next(tt_rpc *rpc) {
     work->run(rpc, work);
     tt__rpc_lock(rpc);
     if (others_wait)
-        tt__rpc_crew_note_run(rpc, tt__now_ns() - since);
+        tt__rpc_pool_note_run(rpc, tt__now_ns() - since);
 }
 
 /* Leave the pool, as the thread is about to end. The lock is held, and released. */
-static void leave_crew(tt_rpc *rpc) {
+static void leave_pool(tt_rpc *rpc) {
     rpc->pool_threads--;
     pthread_cond_broadcast(&rpc->pool_ended);
     tt__rpc_set_thread(NULL);
@@ -67,10 +67,10 @@ static void leave_crew(tt_rpc *rpc) {
 }
 
 /* Leave the pool if a function calls pthread_exit(). */
-static void leave_crew_amid_work(void *arg) {
+static void leave_pool_amid_work(void *arg) {
     tt_rpc *rpc = arg;
     tt__rpc_lock(rpc);
-    leave_crew(rpc);
+    leave_pool(rpc);
 }
 
 static void *serve_calls(void *arg) {
@@ -78,7 +78,7 @@ static void *serve_calls(void *arg) {
     tt__rpc_patience patience = {0};
     bool stays = true;
     tt__rpc_set_thread(rpc);
-    pthread_cleanup_push(leave_crew_amid_work, rpc);
+    pthread_cleanup_push(leave_pool_amid_work, rpc);
     tt__rpc_lock(rpc);
     rpc->pool_called--;
     while (!rpc->pool_stops && stays) {
@@ -94,7 +94,7 @@ static void *serve_calls(void *arg) {
             rpc->pool_is_to_sleep = false;
         }
     }
-    leave_crew(rpc);
+    leave_pool(rpc);
     pthread_cleanup_pop(0);
     return NULL;
 }
@@ -238,7 +238,7 @@ static int64_t keeper_round(tt_rpc *rpc, int64_t *looked_ms) {
     if (!tt__rpc_poller(rpc) && (!rpc->waiters || rpc->due.first))
         stand_in(rpc);
     if (rpc->queue.first)
-        tt__rpc_crew_call(rpc);
+        tt__rpc_pool_call(rpc);
     int64_t next_ms = *looked_ms + TT__RPC_LOOK_MS;
     if (rpc->next_deadline_ms && rpc->next_deadline_ms < next_ms)
         next_ms = rpc->next_deadline_ms;

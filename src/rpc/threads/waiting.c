@@ -34,7 +34,7 @@ static void add_thread(tt_rpc *rpc) {
     tt__error_restore(&before);
 }
 
-void tt__rpc_crew_call(tt_rpc *rpc) {
+void tt__rpc_pool_call(tt_rpc *rpc) {
     if (rpc->pool_called && rpc->pool_called >= rpc->queued)
         return; /* enough threads are on their way */
     if (rpc->pool_idle > rpc->pool_called) {
@@ -46,26 +46,26 @@ void tt__rpc_crew_call(tt_rpc *rpc) {
     }
 }
 
-void tt__rpc_crew_relieve(tt_rpc *rpc) {
+void tt__rpc_pool_relieve(tt_rpc *rpc) {
     if (rpc->run_ns > BRIEF_NS)
-        tt__rpc_crew_call(rpc);
+        tt__rpc_pool_call(rpc);
 }
 
-void tt__rpc_crew_note_run(tt_rpc *rpc, int64_t ns) {
+void tt__rpc_pool_note_run(tt_rpc *rpc, int64_t ns) {
     rpc->run_ns += ((ns < LONG_NS ? ns : LONG_NS) - rpc->run_ns) / 8;
 }
 
-bool tt__rpc_crew_is_stuck(const tt_rpc *rpc) {
+bool tt__rpc_pool_is_stuck(const tt_rpc *rpc) {
     bool full = rpc->pool_threads >= rpc->max_threads || *rpc->pool_why;
     return rpc->queue.first && full && rpc->pool_waiting == rpc->pool_threads;
 }
 
-bool tt__rpc_crew_spares(const tt_rpc *rpc, const tt__rpc_peer *peer) {
+bool tt__rpc_pool_spares(const tt_rpc *rpc, const tt__rpc_peer *peer) {
     int eighth = rpc->max_threads / 8, last = eighth < rpc->threads ? eighth : rpc->threads;
     return rpc->on_threads < rpc->max_threads - last || peer->on_threads < last / 4;
 }
 
-void tt__rpc_crew_end(tt_rpc *rpc) {
+void tt__rpc_pool_end(tt_rpc *rpc) {
     tt__rpc_lock(rpc);
     rpc->pool_stops = true;
     while (rpc->pool_threads) {
@@ -154,7 +154,7 @@ void tt__rpc_poll(tt_rpc *rpc, tt__rpc_patience *patience, int64_t sleep_ms, boo
     if (rpc->waiting_peers)
         tt__rpc_send_waiting(rpc);
     if (rpc->queue.first && !serves)
-        tt__rpc_crew_call(rpc);
+        tt__rpc_pool_call(rpc);
     if (rpc->due.first) {
         run_due(rpc);
         any = true;
@@ -182,9 +182,9 @@ void tt__rpc_notice(tt_rpc *rpc) {
         return;
     }
     if (rpc->queue.first && thread_of == rpc)
-        tt__rpc_crew_relieve(rpc);
+        tt__rpc_pool_relieve(rpc);
     else if (rpc->queue.first)
-        tt__rpc_crew_call(rpc);
+        tt__rpc_pool_call(rpc);
     if (rpc->due.first)
         tt__rpc_keeper_call(rpc);
 }
@@ -258,7 +258,7 @@ static bool wait_moving(tt_rpc *rpc, bool (*ended)(void *arg), void *arg, tt__rp
     rpc->waiters++;
     rpc->pool_waiting += serves;
     if (serves && rpc->queue.first)
-        tt__rpc_crew_call(rpc);
+        tt__rpc_pool_call(rpc);
     while (!ended(arg) && (!deadline_ms || tt__left_ms(deadline_ms))) {
         if (may_poll(rpc))
             tt__rpc_poll(rpc, &patience, nap_until(deadline_ms), false);

@@ -57,25 +57,25 @@ tt_rpc_call *tt__rpc_set_call(tt_rpc_call *call);
  * lock is held, unless a function says otherwise. */
 
 /* Wake or start a thread of the pool for what is in the queue, unless enough are on their way. */
-void tt__rpc_crew_call(tt_rpc *rpc);
+void tt__rpc_pool_call(tt_rpc *rpc);
 
 /* Wake or start another thread only if functions have taken long of late (tt_rpc.run_ns). For a thread of the pool that
  * is about to run a function, and takes what is in the queue itself once that has returned. If this function takes long
  * after brief ones, the keeper calls another thread. */
-void tt__rpc_crew_relieve(tt_rpc *rpc);
+void tt__rpc_pool_relieve(tt_rpc *rpc);
 
 /* Note how long a function ran. */
-void tt__rpc_crew_note_run(tt_rpc *rpc, int64_t ns);
+void tt__rpc_pool_note_run(tt_rpc *rpc, int64_t ns);
 
 /* Are calls queued that can't begin, since all threads wait for others, and no more can be started? */
-bool tt__rpc_crew_is_stuck(const tt_rpc *rpc);
+bool tt__rpc_pool_is_stuck(const tt_rpc *rpc);
 
 /* Is there a thread for one more call of this worker? The last ones are for workers that have few, so that one whose
  * calls all wait does not keep others from making theirs. */
-bool tt__rpc_crew_spares(const tt_rpc *rpc, const tt__rpc_peer *peer);
+bool tt__rpc_pool_spares(const tt_rpc *rpc, const tt__rpc_peer *peer);
 
 /* Stop all threads, and wait until they have ended. Takes the lock. */
-void tt__rpc_crew_end(tt_rpc *rpc);
+void tt__rpc_pool_end(tt_rpc *rpc);
 
 /* ---- rpc_threads.c: the loops of the pool's threads and of the keeper ----
  * The keeper is a thread that checks every TT__RPC_LOOK_MS whether other workers were lost, timeouts have passed, or

@@ -153,9 +153,9 @@ tt_status tt__store_client_read_stop_waiting(tt__store_client *client, int64_t d
     bool answered = false, interrupted = status == TT_ERR_ABORTED;
     tt__saved_error why;
     tt__error_save(&why);
-    tt__net_interrupt_hold(true);
+    tt__net_interrupt_suspend();
     tt_status cancelled = cancel_wait(client, &answered, tt__deadline_ms(interrupted ? INTERRUPTED_MS : CANCEL_MS));
-    tt__net_interrupt_hold(false);
+    tt__net_interrupt_resume();
     if (answered || (cancelled && !interrupted))
         return cancelled;
     tt__error_restore(&why);

@@ -23,7 +23,7 @@ typedef struct tcp_store {
     _Atomic int64_t timeout_ms;
     int port;
     char where[TT__NET_ENDPOINT_SIZE]; /* host:port, for errors */
-    /* tt__store_life() */
+    /* tt__store_life(), tt__store_lasting_life() */
     char life[2 * TT__JOB_SIZE + 1], lasting_life[TT__JOB_SIZE + 1];
     tt__store_access access;
     tt_store_server *server; /* ours, or NULL */
@@ -240,9 +240,9 @@ static void tcp_wait_for(call *c, const char *const *keys, size_t n, int64_t tim
     if (!c->locked || c->status != TT_ERR_TIMEOUT)
         return;
     char missing[KEYS_TEXT_SIZE];
-    tt__net_interrupt_hold(true); /* an unread answer would cost the connection */
+    tt__net_interrupt_suspend(); /* an unread answer would cost the connection */
     name_missing(c, keys, n, missing);
-    tt__net_interrupt_hold(false);
+    tt__net_interrupt_resume();
     c->status = tt__fail(TT_ERR_TIMEOUT, "timed out after %" PRId64 " ms waiting for keys: %s", timeout_ms, missing);
 }
 
@@ -332,10 +332,9 @@ static int64_t tcp_timeout_ms(const tt_store *store) { return ((const tcp_store 
 
 static void tcp_set_timeout_ms(tt_store *store, int64_t timeout_ms) { ((tcp_store *)store)->timeout_ms = timeout_ms; }
 
-static const char *tcp_life(const tt_store *base, bool lasting) {
-    const tcp_store *store = (const tcp_store *)base;
-    return lasting ? store->lasting_life : store->life;
-}
+static const char *tcp_life(const tt_store *store) { return ((const tcp_store *)store)->life; }
+
+static const char *tcp_lasting_life(const tt_store *store) { return ((const tcp_store *)store)->lasting_life; }
 
 static void tcp_free(tt_store *base) {
     tcp_store *store = (tcp_store *)base;
@@ -366,6 +365,7 @@ static const tt__store_ops tcp_ops = {
     .list_keys = tcp_list_keys,
     .barrier = tcp_barrier,
     .life = tcp_life,
+    .lasting_life = tcp_lasting_life,
 };
 
 /* Add `delta` to the counter of clients. */

@@ -26,9 +26,12 @@ int64_t tt__etcd_lease_ttl_ms(const tt__etcd_lease *lease);
  * its keys are gone; TT_ERR_TIMEOUT: it may live on. */
 tt_status tt__etcd_lease_beat(tt__etcd_lease *lease, int64_t timeout_ms);
 
-/* Free the lease; NULL is allowed. `ends`: also end it in etcd, so that its keys vanish now. Without `ends`, or if that
- * takes longer than timeout_ms, they vanish when the lease's time is over. */
-void tt__etcd_lease_free(tt__etcd_lease *lease, bool ends, int64_t timeout_ms);
+/* End the lease in etcd, so that its keys vanish now, and free it; NULL is allowed. If ending takes longer than
+ * timeout_ms, they vanish when the lease's time is over. */
+void tt__etcd_lease_end(tt__etcd_lease *lease, int64_t timeout_ms);
+
+/* Free the lease alone; NULL is allowed. Its keys vanish when its time is over. */
+void tt__etcd_lease_free(tt__etcd_lease *lease);
 
 /* tt_store_compare_set() (value: required) of a key that vanishes with the lease. TT_ERR_STATE: the lease has ended. If
  * the key is set again without a lease, it stays. */

@@ -33,7 +33,7 @@ static void commit_sets(tt__etcd_turn *turn, const tt__bytes *ops) {
 static tt_status etcd_set(tt_store *store, const char *key, const void *value, size_t size) {
     tt__etcd_turn turn = tt__etcd_begin(store, &key, 1, 0);
     tt__bytes ops = {0};
-    tt__etcd_put_put(&turn, &ops, key, value_span(value, size), 0);
+    tt__etcd_put_set(&turn, &ops, key, value_span(value, size), 0);
     if (!turn.status)
         commit_sets(&turn, &ops);
     tt__bytes_free(&ops);
@@ -55,12 +55,12 @@ static tt_status etcd_multi_set(tt_store *store, const char *const *keys, const 
     tt__bytes ops = {0};
     for (size_t i = 0; i < n && !turn.status; i++)
         if (sizes[i] > TT__ETCD_MAX_VALUE)
-            tt__etcd_put_put(&turn, &ops, keys[i], value_span(values[i], sizes[i]), 0);
+            tt__etcd_put_set(&turn, &ops, keys[i], value_span(values[i], sizes[i]), 0);
     for (size_t i = 0, end; i < n && !turn.status; i = end) {
         tt__bytes_clear(&ops, SIZE_MAX);
         end = sets_end(sizes, i, n);
         for (size_t k = i; k < end; k++)
-            tt__etcd_put_put(&turn, &ops, keys[k], value_span(values[k], sizes[k]), 0);
+            tt__etcd_put_set(&turn, &ops, keys[k], value_span(values[k], sizes[k]), 0);
         commit_sets(&turn, &ops);
     }
     tt__bytes_free(&ops);
@@ -201,8 +201,7 @@ static void list_found_key(tt__etcd_turn *turn, void *user, const tt__etcd_kv *k
 static tt_status etcd_list_keys(tt_store *store, char ***keys, size_t *n) {
     tt__etcd_turn turn = tt__etcd_begin(store, NULL, 0, 0);
     listing l = {.n = 0};
-    int64_t revision;
-    tt__etcd_scan(&turn, "", &revision, list_found_key, &l);
+    tt__etcd_scan(&turn, list_found_key, &l);
     if (!turn.status &&
         (l.text.failed || l.key.failed || !(*keys = tt__store_key_list((const char *)l.text.data, l.text.size, l.n))))
         tt__etcd_no_memory(&turn);
@@ -259,7 +258,7 @@ tt_status tt__etcd_clear(tt_store *store) {
     tt__bytes ops = {0};
     tt__etcd_put_text(&ops, "{\"request_delete_range\":{");
     tt__etcd_put_key(&ops, turn.store, "\1"); /* the first key after the markers */
-    tt__etcd_put_end(&ops, turn.store, "");
+    tt__etcd_put_end(&ops, turn.store);
     tt__etcd_put_text(&ops, "}},{\"request_delete_range\":{");
     tt__etcd_put_key(&ops, turn.store, "");
     tt__etcd_put_text(&ops, "}}");
@@ -367,24 +366,24 @@ int64_t tt__etcd_lease_ttl_ms(const tt__etcd_lease *lease) { return lease->ttl_m
 tt_status tt__etcd_lease_beat(tt__etcd_lease *lease, int64_t timeout_ms) {
     tt__etcd_turn turn = tt__etcd_begin(lease->store, NULL, 0, timeout_ms);
     if (!turn.status)
-        turn.status = tt__etcd_keep(&turn.store->client, lease->id, turn.deadline_ms);
+        turn.status = tt__etcd_renew_lease(&turn.store->client, lease->id, turn.deadline_ms);
     return tt__etcd_end(&turn, "keeping a lease", NULL);
 }
 
-void tt__etcd_lease_free(tt__etcd_lease *lease, bool ends, int64_t timeout_ms) {
+void tt__etcd_lease_end(tt__etcd_lease *lease, int64_t timeout_ms) {
     tt__saved_error saved;
     if (!lease)
         return;
     tt__error_save(&saved);
-    if (ends) {
-        tt__etcd_turn turn = tt__etcd_begin(lease->store, NULL, 0, timeout_ms);
-        if (!turn.status)
-            turn.status = tt__etcd_revoke(&turn.store->client, lease->id, turn.deadline_ms);
-        tt_ignore(tt__etcd_end(&turn, "ending a lease", NULL));
-    }
+    tt__etcd_turn turn = tt__etcd_begin(lease->store, NULL, 0, timeout_ms);
+    if (!turn.status)
+        turn.status = tt__etcd_revoke(&turn.store->client, lease->id, turn.deadline_ms);
+    tt_ignore(tt__etcd_end(&turn, "ending a lease", NULL));
     tt__error_restore(&saved);
-    free(lease);
+    tt__etcd_lease_free(lease);
 }
+
+void tt__etcd_lease_free(tt__etcd_lease *lease) { free(lease); }
 
 /* If etcd says that there is no such lease, it means the caller's: the marker's has just been made anew. */
 static tt_status name_ended_lease(tt__etcd_turn *turn) {

@@ -51,11 +51,11 @@ void tt__etcd_no_memory(tt__etcd_turn *turn);
 void tt__etcd_bad_answer(tt__etcd_turn *turn, const char *expected);
 
 /* Append "key":"..." for a key; for all keys in [from, to]; for the marker. tt__etcd_put_end() appends
- * ,"range_end":"...", after which a key stands for all keys that begin with `prefix`. */
+ * ,"range_end":"...", after which a key stands for all of the store's keys from that one on. */
 void tt__etcd_put_key(tt__bytes *out, const tt__etcd_store *store, const char *key);
 void tt__etcd_put_keys(tt__bytes *out, const tt__etcd_store *store, const char *from, const char *to);
 void tt__etcd_put_marker(tt__bytes *out, const tt__etcd_store *store);
-void tt__etcd_put_end(tt__bytes *out, const tt__etcd_store *store, const char *prefix);
+void tt__etcd_put_end(tt__bytes *out, const tt__etcd_store *store);
 
 /* ---- what answers hold (etcd_turn.c); spans are parts of the answer ---- */
 
@@ -84,10 +84,9 @@ void tt__etcd_look(tt__etcd_turn *turn, const char *const *keys, size_t n, bool 
 /* Count the keys of all users. */
 void tt__etcd_count(tt__etcd_turn *turn, int64_t *count);
 
-/* Call `found` for each key below `prefix`, which is below the store's own, without values. *revision: the keys are
- * those of this revision. */
-void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, int64_t *revision,
-                   void (*found)(tt__etcd_turn *turn, void *user, const tt__etcd_kv *kv), void *user);
+/* Call `found` for each key of the store, without values; all are of one revision. */
+void tt__etcd_scan(tt__etcd_turn *turn, void (*found)(tt__etcd_turn *turn, void *user, const tt__etcd_kv *kv),
+                   void *user);
 
 /* ---- leases: keys under one vanish when nobody keeps it alive (etcd_write.c) ---- */
 
@@ -95,7 +94,7 @@ void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, int64_t *revision,
 tt_status tt__etcd_grant(tt__etcd_client *client, int64_t seconds, int64_t deadline_ms, int64_t *id, int64_t *granted);
 
 /* Begin a lease's time anew. TT_ERR_STATE: the lease has ended. */
-tt_status tt__etcd_keep(tt__etcd_client *client, int64_t id, int64_t deadline_ms);
+tt_status tt__etcd_renew_lease(tt__etcd_client *client, int64_t id, int64_t deadline_ms);
 
 /* End a lease, and delete its keys. TT_OK also if the lease has ended already. */
 tt_status tt__etcd_revoke(tt__etcd_client *client, int64_t id, int64_t deadline_ms);
@@ -116,7 +115,7 @@ typedef struct tt__etcd_write {
 void tt__etcd_commit(tt__etcd_turn *turn, const tt__etcd_write *write, bool *done, tt__etcd_kv *now, int64_t *revision);
 
 /* Append the request that sets a value; lease 0: the key stays. If the value is too long, the turn fails. */
-void tt__etcd_put_put(tt__etcd_turn *turn, tt__bytes *ops, const char *key, tt__span value, int64_t lease);
+void tt__etcd_put_set(tt__etcd_turn *turn, tt__bytes *ops, const char *key, tt__span value, int64_t lease);
 
 /* Change one key, depending on its value: `decide` gets the value (NULL: the key is missing) and returns the next one,
  * or false to leave the key; it may make the turn fail. It is called again if another user was faster. */

@@ -87,16 +87,12 @@ void tt__etcd_put_marker(tt__bytes *out, const tt__etcd_store *store) {
     put_whole_name(out, store, "\"key\":\"", zero_byte, span_of_text(store->marker.name));
 }
 
-/* Append the first name after all that begin with these bytes: the last byte is increased by one; bytes 255 at the end
- * are left out first. */
-void tt__etcd_put_end(tt__bytes *out, const tt__etcd_store *store, const char *prefix) {
+/* Append the first name after all that begin with the store's prefix, which ends with a slash. */
+void tt__etcd_put_end(tt__bytes *out, const tt__etcd_store *store) {
+    static const uint8_t after_slash[] = {'/' + 1};
     tt__bytes end = {0};
-    tt__bytes_put(&end, store->prefix, store->prefix_size);
-    tt__bytes_put(&end, prefix, strlen(prefix));
-    while (!end.failed && end.size && end.data[end.size - 1] == 0xff)
-        end.size--;
-    if (!end.failed && end.size)
-        end.data[end.size - 1]++;
+    tt__bytes_put(&end, store->prefix, store->prefix_size - 1);
+    tt__bytes_put(&end, after_slash, sizeof after_slash);
     out->failed = out->failed || end.failed;
     tt__etcd_put_text(out, ",\"range_end\":\"");
     tt__etcd_put_base64(out, end.data, end.size);
@@ -218,7 +214,7 @@ void tt__etcd_count(tt__etcd_turn *turn, int64_t *count) {
     tt__etcd_put_key(&body, turn->store, "");
     tt__etcd_put_text(&body, ",\"count_only\":true}},{\"request_range\":{");
     tt__etcd_put_key(&body, turn->store, "\1"); /* the first key after the markers */
-    tt__etcd_put_end(&body, turn->store, "");
+    tt__etcd_put_end(&body, turn->store);
     tt__etcd_put_text(&body, ",\"count_only\":true}}]}");
     *count = 0;
     if (tt__etcd_post(turn, "/v3/kv/txn", &body, SMALL_ANSWER, &answer)) {
@@ -237,8 +233,7 @@ void tt__etcd_count(tt__etcd_turn *turn, int64_t *count) {
 }
 
 /* Ask for a page of a scan: what follows `last` (base64), or the first one. */
-static bool ask_page(tt__etcd_turn *turn, const char *prefix, const tt__bytes *last, int64_t revision,
-                     tt__span *answer) {
+static bool ask_page(tt__etcd_turn *turn, const tt__bytes *last, int64_t revision, tt__span *answer) {
     tt__bytes body = {0};
     tt__etcd_put_text(&body, "{");
     if (last->size) {
@@ -246,9 +241,9 @@ static bool ask_page(tt__etcd_turn *turn, const char *prefix, const tt__bytes *l
         tt__etcd_put_base64(&body, last->data, last->size);
         tt__etcd_put_text(&body, "\"");
     } else {
-        tt__etcd_put_key(&body, turn->store, prefix);
+        tt__etcd_put_key(&body, turn->store, "");
     }
-    tt__etcd_put_end(&body, turn->store, prefix);
+    tt__etcd_put_end(&body, turn->store);
     if (last->size) {
         tt__etcd_put_text(&body, ",\"revision\":\"");
         tt__etcd_put_i64(&body, revision);
@@ -262,15 +257,15 @@ static bool ask_page(tt__etcd_turn *turn, const char *prefix, const tt__bytes *l
     return good;
 }
 
-void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, int64_t *revision,
-                   void (*found)(tt__etcd_turn *turn, void *user, const tt__etcd_kv *kv), void *user) {
+void tt__etcd_scan(tt__etcd_turn *turn, void (*found)(tt__etcd_turn *turn, void *user, const tt__etcd_kv *kv),
+                   void *user) {
     tt__bytes last = {0};
-    *revision = 0;
+    int64_t revision = 0;
     for (bool more = true; more && !turn->status;) {
         tt__span answer, kvs = {0}, flag;
-        if (!ask_page(turn, prefix, &last, *revision, &answer))
+        if (!ask_page(turn, &last, revision, &answer))
             break;
-        *revision = *revision ? *revision : tt__etcd_revision(answer);
+        revision = revision ? revision : tt__etcd_revision(answer);
         tt__etcd_kv kv, end = {0};
         if (tt__json_member(answer, "kvs", &kvs))
             while (!turn->status && tt__etcd_next_kv(&kvs, &kv)) {
@@ -279,7 +274,7 @@ void tt__etcd_scan(tt__etcd_turn *turn, const char *prefix, int64_t *revision,
             }
         more = tt__json_member(answer, "more", &flag) && tt__json_is_true(flag);
         tt__bytes_clear(&last, SIZE_MAX);
-        if (!*revision || (more && (!end.there || !tt__etcd_take_base64(&last, end.key))))
+        if (!revision || (more && (!end.there || !tt__etcd_take_base64(&last, end.key))))
             tt__etcd_bad_answer(turn, "a revision, and keys on a page that has a next one");
         tt__bytes_put(&last, "", 1); /* with a zero byte more, it is the key that follows */
         if (last.failed)

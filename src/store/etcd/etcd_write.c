@@ -57,7 +57,7 @@ tt_status tt__etcd_grant(tt__etcd_client *client, int64_t seconds, int64_t deadl
     return TT_OK;
 }
 
-tt_status tt__etcd_keep(tt__etcd_client *client, int64_t id, int64_t deadline_ms) {
+tt_status tt__etcd_renew_lease(tt__etcd_client *client, int64_t id, int64_t deadline_ms) {
     tt__span answer, result;
     int64_t ttl = 0;
     TT__TRY(lease_call(client, "/v3/lease/keepalive", "ID", id, deadline_ms, &answer));
@@ -153,7 +153,7 @@ static void put_transaction(tt__bytes *body, const tt__etcd_store *store, const 
     body->failed = body->failed || write->ops->failed;
 }
 
-void tt__etcd_put_put(tt__etcd_turn *turn, tt__bytes *ops, const char *key, tt__span value, int64_t lease) {
+void tt__etcd_put_set(tt__etcd_turn *turn, tt__bytes *ops, const char *key, tt__span value, int64_t lease) {
     if (!turn->status && value.size > TT__ETCD_MAX_VALUE)
         turn->status = tt__fail(TT_ERR_INVALID,
                                 "a value of %zu bytes; at most %zu are allowed, since etcd's requests are limited to "
@@ -303,7 +303,7 @@ void tt__etcd_modify(tt__etcd_turn *turn, const char *key, int64_t lease, tt__et
         if (!writes && (known || turn->status))
             break;
         if (writes) {
-            tt__etcd_put_put(turn, &ops, key, (tt__span){next.data, next.size}, lease);
+            tt__etcd_put_set(turn, &ops, key, (tt__span){next.data, next.size}, lease);
             tt__etcd_write write = {&ops, key, state.revision};
             if (!turn->status)
                 tt__etcd_commit(turn, &write, &done, &state, revision);

@@ -43,7 +43,7 @@ void tt__admission_free(tt__admission *admission) {
     tt__secret_wipe(&admission->secret);
 }
 
-void tt__admission_place(const tt__admission *admission, tt__pending_peer *peer, int fd) {
+void tt__admission_find_place(const tt__admission *admission, tt__pending_peer *peer, int fd) {
     uid_t user;
     if (!tt__net_is_local(fd))
         peer->place = TT__PEER_ELSEWHERE;
@@ -96,7 +96,7 @@ tt__admission_decision tt__admission_decide(tt__admission *admission, const tt__
     return TT__ADMIT_NOW;
 }
 
-void tt__admission_add(tt__admission *admission, tt__pending_peer *peer, size_t bytes) {
+void tt__admission_list_pending(tt__admission *admission, tt__pending_peer *peer, size_t bytes) {
     if (peer->silent)
         tt__admission_remove(admission, peer);
     if (!peer->pending) {
@@ -110,7 +110,7 @@ void tt__admission_add(tt__admission *admission, tt__pending_peer *peer, size_t 
     peer->bytes = bytes;
 }
 
-void tt__admission_keep(tt__admission *admission, tt__pending_peer *peer) {
+void tt__admission_list_silent(tt__admission *admission, tt__pending_peer *peer) {
     peer->silent = true;
     peer->movable_ms = tt__deadline_ms(MIN_STAY_MS);
     tt__list_append(&admission->silent, &peer->node);

@@ -50,7 +50,7 @@ tt_status tt__admission_init(tt__admission *admission, tt_store_auth auth, const
 void tt__admission_free(tt__admission *admission);
 
 /* Find out where the peer at the other end of `fd` comes from. */
-void tt__admission_place(const tt__admission *admission, tt__pending_peer *peer, int fd);
+void tt__admission_find_place(const tt__admission *admission, tt__pending_peer *peer, int fd);
 
 /* May this peer speak PyTorch's dialect, and stay silent for as long as it likes? */
 bool tt__admission_trusts(const tt__admission *admission, const tt__pending_peer *peer);
@@ -71,9 +71,9 @@ tt__admission_decision tt__admission_decide(tt__admission *admission, const tt__
 bool tt__admission_accepts(const tt__admission *admission, const tt__pending_peer *peer);
 
 /* Start the time within which the peer must prove itself, unless it runs already; `bytes`: its memory until then. */
-void tt__admission_add(tt__admission *admission, tt__pending_peer *peer, size_t bytes);
+void tt__admission_list_pending(tt__admission *admission, tt__pending_peer *peer, size_t bytes);
 /* List a peer that may be silent for as long as it likes. */
-void tt__admission_keep(tt__admission *admission, tt__pending_peer *peer);
+void tt__admission_list_silent(tt__admission *admission, tt__pending_peer *peer);
 /* Take a peer out of its list, if it is in one. */
 void tt__admission_remove(tt__admission *admission, tt__pending_peer *peer);
 

@@ -108,7 +108,7 @@ static void dismiss_connection(connection *c) {
         close_connection(c);
         return;
     }
-    tt__admission_add(&c->all->admission, &c->peer, NEW_BYTES);
+    tt__admission_list_pending(&c->all->admission, &c->peer, NEW_BYTES);
     poll_for(c, UV_READABLE);
 }
 
@@ -323,7 +323,7 @@ static void read_first_byte(connection *c) {
         admit_client(c);
         return;
     case TT__ADMIT_HANDSHAKE:
-        tt__admission_add(&all->admission, &c->peer, NEW_BYTES);
+        tt__admission_list_pending(&all->admission, &c->peer, NEW_BYTES);
         if (begin_server_handshake(c))
             refuse_connection(c, tt_last_error());
         return;
@@ -331,7 +331,7 @@ static void read_first_byte(connection *c) {
         answer_asking(c);
         return;
     case TT__ADMIT_TLS:
-        tt__admission_add(&all->admission, &c->peer, TLS_BYTES);
+        tt__admission_list_pending(&all->admission, &c->peer, TLS_BYTES);
         c->state = TLS;
         if (tt__stream_open(&c->stream, c->stream.fd, all->admission.tls, true))
             refuse_connection(c, "out of memory");
@@ -388,12 +388,12 @@ bool tt__connection_open(tt__connections *all, int fd) {
     tt__list_append(&all->open, &c->node);
     getpeername(fd, (struct sockaddr *)&peer, &size);
     tt__net_address_text((struct sockaddr *)&peer, c->address);
-    tt__admission_place(&all->admission, &c->peer, fd);
+    tt__admission_find_place(&all->admission, &c->peer, fd);
     /* PyTorch 1.13 keeps a second connection, on which it sends nothing. */
     if (tt__admission_trusts(&all->admission, &c->peer))
-        tt__admission_keep(&all->admission, &c->peer);
+        tt__admission_list_silent(&all->admission, &c->peer);
     else
-        tt__admission_add(&all->admission, &c->peer, NEW_BYTES);
+        tt__admission_list_pending(&all->admission, &c->peer, NEW_BYTES);
     poll_for(c, UV_READABLE);
     expire_connections(all);
     return true;

@@ -301,13 +301,17 @@ class Flags(unittest.TestCase):
         self.assertEqual(([m["exit_code"] for m in more[:2]], more[0]["worker_pid"]), ([[None], [3]], [None]))
         self.assertEqual(more[1]["worker_pid"], [int(events[1]["metadata"]["worker_id"])])
         self.assertEqual([e["metadata"]["raw_error"] for e in events], [None, '{"message": "<NONE>"}', None])
+        said = run("--event-log-handler=console", b"--rdzv-id=a\xff", "--role=\u00e9", "true")
+        events = [json.loads(line)["metadata"] for line in said.stderr.splitlines() if line.startswith("{")]
+        self.assertEqual([(e["run_id"], e["role"]) for e in events], [("a?", "\u00e9")] * 2)
         self.assertNotIn("{", run("--event-log-handler=null", "true").stderr)
         # A worker's message does nothing to a terminal.
         message = r"""printf '{"message": "\302\2332J caf\303\251"}' >$TORCHELASTIC_ERROR_FILE; exit 1"""
         said = run("--event-log-handler=console", "sh", "-c", message, code=1).stderr
         self.assertNotIn("\x9b", said)
         events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-        self.assertEqual(events[0]["metadata"]["raw_error"], "\x9b2J caf\xe9")
+        error = json.loads(events[0]["metadata"]["raw_error"])["message"]
+        self.assertEqual((error["message"], error["errorCode"]), ("\x9b2J caf\xe9", 1))
 
     def test_own_error_file(self):
         """Whoever starts tutti run reads the first failure where it reads torchrun's: another launcher, for one."""

@@ -47,6 +47,15 @@ class Logs(unittest.TestCase):
             self.assertNotIn("of another file", said.stderr)
             self.assertEqual(os.listdir(self.folder.name), ["secret"])
 
+    def test_error_files_with_odd_characters(self):
+        """As Python writes them: \\u0000, and half a surrogate pair for a byte of a file's name that is not UTF-8."""
+        more = {"timestamp": "1", "py_callstack": "\U0001f600\ud83dc\0d"}
+        text = json.dumps({"message": {"message": r"a\0b\u0000" + "\0\udcffe", "extraInfo": more}})
+        for given in (text.encode(), b'{"message": "a\xff"}'):
+            said = run("sh", "-c", 'printf %s "$TEXT" >"$TORCHELASTIC_ERROR_FILE"; exit 9', code=9, TEXT=given)
+            messages = (r"a\0b\u0000??e" + "\n  its traceback:\n    \U0001f600?c?d\n", "a?\n")
+            self.assertIn("  its message:\n    " + messages[given != text.encode()], said.stderr)
+
     def test_nothing_is_lost_without_reader(self):
         """The files have all, although nobody reads what the launcher shows."""
         reader, writer = os.pipe()
@@ -70,6 +79,18 @@ class Logs(unittest.TestCase):
                    code=3)
         tail = re.findall(r"(?m)^    \| (.*)$", said.stderr)
         self.assertEqual(tail, [str(i) for i in range(4982, 5001)] + ["the end"])
+
+    def test_lines_with_a_nul_byte(self):
+        said = run("--log-dir", self.logs, "--tee=3", "--duplicate-stdout-filters=a", "sh", "-c",
+                   "printf 'a\\0b\\n'; printf 'a\\0b\\nthe end\\n' >&2; exit 3", code=3)
+        self.assertEqual(self.read("filtered_stdout.log"), "[default0]:a\0b\n")
+        self.assertEqual(re.findall(r"(?m)^    \| (.*)$", said.stderr), ["a?b", "the end"])
+
+    def test_line_ends_of_two_bytes(self):
+        """Also where only the first of them fits into what is read at once."""
+        script = r"import sys; sys.stdout.buffer.write(b'12345\r\n' + b'12345678\r\n' * 20000)"
+        said = run("--log-dir", self.logs, "--tee=1", sys.executable, "-c", script)
+        self.assertEqual(said.stdout, "[default0]:12345\n" + "[default0]:12345678\n" * 20000)
 
     def test_hidden_ranks(self):
         script = "echo out $RANK; echo err $RANK >&2; test $RANK = 1 || exit 3"

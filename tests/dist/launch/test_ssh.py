@@ -94,6 +94,17 @@ class Ssh(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("host a: can't run /no/such/ssh: No such file", errors)
 
+    def test_an_ssh_of_many_words(self):
+        fake = f"{self.folder}/ssh -p 2222"
+        self.env["TUTTI_SSH"] = "env " + " ".join(f"A{i}=1" for i in range(60)) + " " + fake
+        code, lines, errors = self.run_hosts("--ssh=a,b", "sh", "-c", "echo $RANK")
+        self.assertEqual((code, lines), (0, ["0", "1"]), errors)
+        for words in (f"env {'A=1 ' * 200}{fake}", f"env A={'1' * 5000} {fake}"):
+            self.env["TUTTI_SSH"] = words
+            code, _, errors = self.run_hosts("--ssh=a,b", "true")
+            self.assertEqual(code, 1, errors)
+            self.assertIn("TUTTI_SSH: expected at most 127 words in 4095 bytes", errors)
+
     def end_by(self, sig):
         """End a job by a signal to the command; end of file on stdout: no rank is left. The exit code."""
         process = self.start("--ssh=a,b", "--grace-period=0.2", "sh", "-c", "echo ready; exec sleep 1000")

@@ -19,6 +19,7 @@ from patience import DEADLINE, free_port  # noqa: E402
 TUTTI = os.environ["TUTTI"]
 SAY = 'echo "restarts $TORCHELASTIC_RESTART_COUNT rank $RANK of $WORLD_SIZE node $GROUP_RANK of $GROUP_WORLD_SIZE"; '
 FOREVER = "exec sleep 1000"
+SURVIVE = "exec " + os.path.join(os.environ["TT_PROGRAMS"], "reduce_forever") + " 60000 elastic"
 
 
 class Launcher:
@@ -195,6 +196,20 @@ class Elastic(unittest.TestCase):
         for launcher in (first, second):
             launcher.wait_for_world(2)
         self.end_all(first, second)
+
+    def test_a_node_that_looks_for_the_job_ends_when_it_is_told_to(self):
+        """Its rank survives the loss of the others. It is in no round, so it waits for nobody."""
+        conf = "heartbeat=2,timeout=60,rejoin=1000"
+        first = self.start("--max-restarts=3", nnodes="2", conf=conf, script=SURVIVE)
+        first.wait_for("OMP_NUM_THREADS")
+        second = self.start("--max-restarts=3", nnodes="2", conf=conf + ",is_host=false", script=SURVIVE)
+        second.read_until(second.out_lines, "is pid")
+        first.end(signal.SIGKILL)
+        second.wait_for("looking for the job again")
+        second.wait_for("waiting for the launcher that serves the store")
+        code, err = second.end(signal.SIGTERM)
+        self.assertEqual(code, 143, err)
+        self.assertIn("ending 1 worker", err)
 
     def test_who_serves_the_store_may_be_replaced(self):
         first, second = self.start_two("--max-restarts=3")

@@ -99,6 +99,10 @@ class Health(unittest.TestCase):
             self.assertEqual(job.get(method="HEAD"), (200, None))
             self.assertEqual(job.get(method="POST")[0], 405)
 
+    def test_an_id_that_is_not_utf8(self):
+        with Job("sh", "-c", WAIT, flags=[b"--rdzv-id=a\xff"]) as job:
+            self.assertEqual(job.get()[1]["run_id"], "a?")
+
     def test_those_that_ended_well_are_well(self):
         with Job("sh", "-c", f"test $RANK = 0 && exit 0; {WAIT}") as job:
             told = job.wait_until(lambda got: got[1]["ended"] == 1 and got[1]["running"] == 1)

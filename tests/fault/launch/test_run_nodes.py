@@ -192,6 +192,10 @@ class Nodes(unittest.TestCase):
             for _, _, err in results.values():
                 self.assertRegex(err, f"{text}|node 0 ended before all nodes had come")
 
+    def test_an_id_that_is_not_utf8(self):
+        results = Job("true", flags=[b"--rdzv-id=a\xff"]).end()
+        self.assertEqual([results[node][0] for node in (0, 1)], [0, 0], results)
+
     def test_a_program_missing_on_one_node_is_known_on_all(self):
         """Nobody waits for the rendezvous timeout, and nothing is started."""
         for missing in (1, 0):

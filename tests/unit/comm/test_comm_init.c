@@ -211,7 +211,7 @@ static void on_refusal(tt_log_level level, const char *line, void *user) {
     if (!f->right)
         return;
     assert_int_equal(tt__secret_load(&secret), TT_OK);
-    const char *life = tt__store_life(f->store, false);
+    const char *life = tt__store_life(f->store);
     assert_int_equal(tt__signed_set(f->store, &secret, "here/net/1", life, f->right, strlen(f->right)), TT_OK);
 }
 
@@ -226,8 +226,7 @@ static const char theirs[] = "4711/0123/10.0.0.66";
 
 static void put_said(tt_store *store, const said *said) {
     tt__bytes bytes = {0};
-    tt__sign(&bytes, said->by, said->key, said->life ? said->life : tt__store_life(store, false), theirs,
-             strlen(theirs));
+    tt__sign(&bytes, said->by, said->key, said->life ? said->life : tt__store_life(store), theirs, strlen(theirs));
     bytes.data[0] ^= said->changed;
     assert_int_equal(tt_store_set(store, "here/net/1", bytes.data, bytes.size), TT_OK);
     tt__bytes_free(&bytes);
@@ -264,7 +263,7 @@ static void forged_texts_are_refused(void **state) {
     assert_int_equal(tt__secret_load(&secret), TT_OK);
     tt__secret_from(&other, "another secret that is long enough", 34);
     assert_int_equal(tt_tcp_store(&store, "127.0.0.1", 0, .is_server = true), TT_OK);
-    snprintf(old, sizeof old, "%s", tt__store_life(store, false));
+    snprintf(old, sizeof old, "%s", tt__store_life(store));
     tt_store_free(store);
     said cases[] = {{NULL, "", NULL, .good = false},
                     {&other, "here/net/1", NULL, .good = false},

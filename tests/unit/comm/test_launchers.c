@@ -113,7 +113,7 @@ static void what_the_user_sets_wins(void **state) {
     (void)state;
     tt__launched l;
     assert_int_equal(tt__launched_look(environment_of("srun", "RANK=4\nWORLD_SIZE=9\nLOCAL_RANK=3\n"), &l), TT_OK);
-    assert_true(l.is_torchrun);
+    assert_true(l.by_rank_and_size);
     assert_int_equal(l.rank, 4);
     assert_int_equal(l.world, 9);
     assert_int_equal(l.local_rank, 3);

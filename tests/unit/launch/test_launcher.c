@@ -214,6 +214,7 @@ static void a_merged_line_names_its_ranks(void **state) {
     tt__line_merge merge = {0};
     size_t n;
     assert_false(tt__merge_hold(&merge, 0, "tutti: ranks 0: x\n", 18));
+    assert_false(tt__merge_hold(&merge, 0, "tutti: rank 0: x\0y\n", 19));
     assert_true(tt__merge_hold(&merge, 3, "tutti: rank 7: x\n", 17));
     assert_true(tt__merge_hold(&merge, 1, "tutti: rank 2: x\n", 17));
     assert_true(tt__merge_hold(&merge, 2, "tutti: rank 0: x\n", 17));
@@ -429,6 +430,40 @@ static void error_files_of_every_form(void **state) {
     unlink(path);
 }
 
+/* In a TMPDIR where others may write, they can rename the folder and put another one there. */
+static void only_the_folder_that_was_made_is_removed(void **state) {
+    (void)state;
+    char place[] = "/tmp/tutti-test-XXXXXX", moved[sizeof place + 8], file[sizeof place + 24];
+    tt__job job = {0};
+    struct stat info;
+    assert_non_null(mkdtemp(place));
+    snprintf(job.error_dir, sizeof job.error_dir, "%s/errors", place);
+    snprintf(moved, sizeof moved, "%s/moved", place);
+    snprintf(file, sizeof file, "%s/errors/worker-0.json", place);
+    assert_int_equal(tt__job_error_dir_make(&job), 0);
+    assert_int_equal(rename(job.error_dir, moved), 0);
+    assert_int_equal(mkdir(job.error_dir, 0700), 0);
+    tt__job_error_dir_remove(&job);
+    assert_int_equal(stat(job.error_dir, &info), 0);
+    assert_int_equal(rmdir(job.error_dir), 0);
+
+    assert_int_equal(rename(moved, job.error_dir), 0);
+    int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+    tt__job_error_dir_clear(&job);
+    assert_int_not_equal(stat(file, &info), 0);
+    tt__job_error_dir_remove(&job);
+    assert_int_not_equal(stat(job.error_dir, &info), 0);
+
+    tt__job unknown = {0}; /* its keeper was killed before it said which folder it had made */
+    snprintf(unknown.error_dir, sizeof unknown.error_dir, "%s/errors", place);
+    assert_int_equal(mkdir(unknown.error_dir, 0700), 0);
+    tt__job_error_dir_remove(&unknown);
+    assert_int_equal(rmdir(unknown.error_dir), 0);
+    assert_int_equal(rmdir(place), 0);
+}
+
 /* Of another node, whose launcher may say anything. */
 static void reports_stand_any_words_and_times(void **state) {
     fixture *f = *state;
@@ -486,6 +521,7 @@ int main(void) {
         cmocka_unit_test(an_error_file_says_when),
         cmocka_unit_test(some_fail_alike),
         cmocka_unit_test(error_files_of_every_form),
+        cmocka_unit_test(only_the_folder_that_was_made_is_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,11 +143,11 @@ static void waits_are_interrupted(void **state) {
     assert_string_equal(tt_last_error(), "there is news");
     assert_int_equal(tt__stream_write_full(&stream, sent, LARGE, tt__deadline_ms(PATIENCE_MS)), TT_ERR_ABORTED);
     assert_int_equal(tt__net_connect(&fd, "127.0.0.1", port, tt__deadline_ms(PATIENCE_MS)), TT_ERR_ABORTED);
-    tt__net_interrupt_hold(true);
-    tt__net_interrupt_hold(true);
-    tt__net_interrupt_hold(false);
+    tt__net_interrupt_suspend();
+    tt__net_interrupt_suspend();
+    tt__net_interrupt_resume();
     assert_int_equal(tt__stream_read_full(&stream, &byte, 1, tt__deadline_ms(1)), TT_ERR_TIMEOUT);
-    tt__net_interrupt_hold(false);
+    tt__net_interrupt_resume();
     assert_int_equal(tt__stream_read_full(&stream, &byte, 1, tt__deadline_ms(PATIENCE_MS)), TT_ERR_ABORTED);
     tt__net_interrupt_by(-1, NULL);
     assert_int_equal(tt__net_connect(&fd, "127.0.0.1", port, tt__deadline_ms(1)), TT_ERR_TIMEOUT);

@@ -24,8 +24,8 @@ static int teardown(void **state) {
 static void those_who_just_came_stay(void **state) {
     (void)state;
     tt__pending_peer pending = {0}, silent = {0};
-    tt__admission_add(&admission, &pending, 1);
-    tt__admission_keep(&admission, &silent);
+    tt__admission_list_pending(&admission, &pending, 1);
+    tt__admission_list_silent(&admission, &silent);
     assert_null(tt__admission_oldest(&admission));
     silent.movable_ms = tt__now_ms();
     assert_ptr_equal(tt__admission_oldest(&admission), &silent);

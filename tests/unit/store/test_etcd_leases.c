@@ -24,7 +24,7 @@ static void keys_vanish_with_their_owner(void **state) {
     fails(tt__etcd_lease_beat(lease, PATIENCE_MS), TT_ERR_STATE, "the lease has ended");
     fails(tt__etcd_compare_set_leased(lease, "leader", NULL, 0, "7", 1, PATIENCE_MS, &value), TT_ERR_STATE,
           "the lease has ended");
-    tt__etcd_lease_free(lease, true, PATIENCE_MS);
+    tt__etcd_lease_end(lease, PATIENCE_MS);
     tt_store_free(owner);
     tt_store_free(other);
 }
@@ -61,11 +61,11 @@ static void a_leader_is_elected(void **state) {
     good(tt__etcd_compare_set_leased(of_b, "leader", NULL, 0, "b", 1, PATIENCE_MS, &value));
     assert_string_equal(value.data, "a");
     tt_store_value_free(&value);
-    tt__etcd_lease_free(of_a, true, PATIENCE_MS);
+    tt__etcd_lease_end(of_a, PATIENCE_MS);
     good(tt__etcd_compare_set_leased(of_b, "leader", NULL, 0, "b", 1, PATIENCE_MS, &value));
     assert_string_equal(value.data, "b");
     tt_store_value_free(&value);
-    tt__etcd_lease_free(of_b, false, 0);
+    tt__etcd_lease_free(of_b);
     tt_store_free(a);
     tt_store_free(b);
 }

@@ -295,16 +295,16 @@ static void renewals_begin_another_life(void **state) {
         assert_int_equal(tt_tcp_store(&stores[i], "127.0.0.1", tt_store_server_port(own),
                                       .secret = i == 4 ? "" : secret, .timeout_ms = PATIENCE_MS),
                          TT_OK);
-        snprintf(lives[i], sizeof lives[i], "%s", tt__store_life(stores[i], false));
+        snprintf(lives[i], sizeof lives[i], "%s", tt__store_life(stores[i]));
         assert_int_equal(strlen(lives[i]), i == 4 ? 0 : 32);
-        assert_int_equal(strlen(tt__store_life(stores[i], true)), i == 4 ? 0 : 16);
+        assert_int_equal(strlen(tt__store_lasting_life(stores[i])), i == 4 ? 0 : 16);
     }
     assert_string_equal(lives[0], lives[1]);
     assert_string_not_equal(lives[0], lives[2]);
-    assert_string_equal(tt__store_life(stores[0], true), tt__store_life(stores[2], true));
-    assert_string_not_equal(tt__store_life(stores[0], true), tt__store_life(stores[3], true));
+    assert_string_equal(tt__store_lasting_life(stores[0]), tt__store_lasting_life(stores[2]));
+    assert_string_not_equal(tt__store_lasting_life(stores[0]), tt__store_lasting_life(stores[3]));
     assert_int_equal(tt_prefix_store(&prefixed, "p", stores[3]), TT_OK);
-    assert_string_equal(tt__store_life(prefixed, false), lives[3]);
+    assert_string_equal(tt__store_life(prefixed), lives[3]);
     tt_store_free(prefixed);
     for (int i = 0; i < 5; i++)
         tt_store_free(stores[i]);

@@ -22,7 +22,7 @@ static tt_status device_memory(const tt_device *device, tt_device_memory *memory
 static void device_reset_peak(const tt_device *device) { tt__cuda_reset_peak(state_of(device)); }
 static tt_status device_empty_cache(const tt_device *device) { return tt__cuda_empty_cache(state_of(device)); }
 
-static tt_status device_synchronize(const tt_device *device) { return tt__cuda_wait(state_of(device)); }
+static tt_status device_synchronize(const tt_device *device) { return tt__cuda_wait_for_stream(state_of(device)); }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tt__cuda_state **states;

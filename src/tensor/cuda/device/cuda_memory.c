@@ -1,4 +1,4 @@
-/* The range of addresses of a device, and copies from and to the host. */
+/* The range of addresses of a device, copies from and to the host, and waiting for its stream. */
 #include "tensor/cuda/device/cuda_state.h"
 
 #include <stdio.h>
@@ -255,7 +255,7 @@ tt_status tt__cuda_to_host(tt__cuda_state *state, void *host, const void *from, 
     if (!status)
         status = tt__cuda_check(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state->stream),
                                 "copying %zu bytes from %s", bytes, state->name);
-    return status ? status : tt__cuda_wait(state);
+    return status ? status : tt__cuda_wait_for_stream(state);
 }
 
 tt_status tt__cuda_from_host(tt__cuda_state *state, void *to, const void *host, size_t bytes) {
@@ -270,10 +270,10 @@ tt_status tt__cuda_from_host(tt__cuda_state *state, void *to, const void *host, 
         return status;
     if (cudaPointerGetAttributes(&attributes, host)) {
         (void)cudaGetLastError();
-        return tt__cuda_wait(state);
+        return tt__cuda_wait_for_stream(state);
     }
     /* CUDA has already read memory that it doesn't know, but may still be reading pinned memory. */
-    return attributes.type == cudaMemoryTypeUnregistered ? TT_OK : tt__cuda_wait(state);
+    return attributes.type == cudaMemoryTypeUnregistered ? TT_OK : tt__cuda_wait_for_stream(state);
 }
 
 /* Report an index out of range, once. */
@@ -288,7 +288,7 @@ static tt_status tell_fault(tt__cuda_state *state) {
                                (long long)fault.value);
 }
 
-static tt_status wait_for_work(const tt__cuda_state *state) {
+static tt_status wait_for_stream(const tt__cuda_state *state) {
     tt_status status = tt__cuda_refuse(state, "waiting for %s", state->name);
     if (!status)
         status = tt__cuda_check_process(state);
@@ -299,8 +299,8 @@ static tt_status wait_for_work(const tt__cuda_state *state) {
     return status ? status : tt__cuda_check(error, "the work on %s", state->name);
 }
 
-tt_status tt__cuda_wait(tt__cuda_state *state) {
-    tt_status status = wait_for_work(state);
+tt_status tt__cuda_wait_for_stream(tt__cuda_state *state) {
+    tt_status status = wait_for_stream(state);
     return status ? status : tell_fault(state);
 }
 
@@ -309,7 +309,7 @@ tt_status tt__cuda_empty_cache(tt__cuda_state *state) {
     if (status)
         return status;
     pthread_mutex_lock(&state->lock); /* while we wait nothing is freed that work still uses */
-    status = wait_for_work(state);
+    status = wait_for_stream(state);
     if (!status)
         status = unmap_free_pieces(state);
     pthread_mutex_unlock(&state->lock);

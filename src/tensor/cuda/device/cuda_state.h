@@ -140,6 +140,6 @@ tt_status tt__cuda_to_host(tt__cuda_state *state, void *host, const void *from, 
 tt_status tt__cuda_from_host(tt__cuda_state *state, void *to, const void *host, size_t bytes);
 
 /* Wait until all that was enqueued is done; errors of that work come here, also indices that were out of range. */
-tt_status tt__cuda_wait(tt__cuda_state *state);
+tt_status tt__cuda_wait_for_stream(tt__cuda_state *state);
 
 #endif
