@@ -17,7 +17,6 @@ static tt_status check_host_flags(const tt__run_flags *f, const tt__hosts *hosts
         const char *name;
     } made[] = {{f->given.node_rank, "node-rank"},
                 {f->given.standalone, "standalone"},
-                {f->given.dry_run, "dry-run"},
                 {f->given.rdzv_backend, "rdzv-backend"},
                 {f->given.rdzv_endpoint, "rdzv-endpoint"}};
     const char *by = f->ssh ? "--ssh" : "--hostfile";
@@ -25,6 +24,11 @@ static tt_status check_host_flags(const tt__run_flags *f, const tt__hosts *hosts
         if (made[i].given)
             return tt__fail(TT_ERR_INVALID, "--%s and %s were given: the hosts say where the nodes are", made[i].name,
                             by);
+    if (f->given.dry_run)
+        return tt__fail(TT_ERR_INVALID,
+                        "--dry-run and %s were given: expected one of them; the hosts' launchers know "
+                        "the ranks' environment, this command does not",
+                        by);
     int64_t nodes = hosts->n;
     if (strchr(f->nnodes, ':'))
         return tt__fail(TT_ERR_UNSUPPORTED,

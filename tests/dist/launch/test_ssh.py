@@ -177,6 +177,7 @@ class Ssh(unittest.TestCase):
                            (("--ssh=a", "--hostfile=x"), "expected one of them"),
                            (("--ssh=a,b", "--nnodes=3"), "--nnodes is 3, but --ssh lists 2 hosts"),
                            (("--ssh=a", "--node-rank=0"), "--node-rank and --ssh were given"),
+                           (("--ssh=a", "--dry-run"), "--dry-run and --ssh were given: expected one of them"),
                            (("--hostfile=missing",), "missing: can't be read: No such file"),
                            (("--hostfile=pipe",), "pipe: can't be read"),
                            (("--hostfile=empty",), "expected a host a line, found none"),
