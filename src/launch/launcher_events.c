@@ -91,8 +91,10 @@ static void note_memory_kill(launcher *l, tt__worker *w) {
         set_message(w, text);
 }
 
-static void note_own_message(tt__worker *w) {
+static void note_own_message(const launcher *l, tt__worker *w) {
     const char *step = w->exec_errno ? start_step_text(w->start_step) : NULL;
+    if (l->machine.ending.damage == TT__KEEPER_LOST && !w->message) /* for the reports of other nodes */
+        set_message(w, strdup("killed by the kernel, because the keeper process of its launcher was killed"));
     if (w->late)
         set_message(w, strdup("killed by tutti: the other ranks wait for the next round, and this one did not come"));
     if (step)
@@ -126,7 +128,7 @@ static void worker_ended(launcher *l, int i, int status, bool untold) {
     if (status != 0 && w->pid) /* if never started, it has at most a file of an earlier attempt */
         tt__error_file_read(tt__job_error_file(l->job, i, path), w);
     note_memory_kill(l, w);
-    note_own_message(w);
+    note_own_message(l, w);
     tt__watchdog_ended(l, i);
     tt__launcher_step(l, &event);
 }
