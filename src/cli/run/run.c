@@ -293,7 +293,7 @@ static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt
     int code;
     if (tt__run_job_make(job, &place, flags) || tt__run_read_notice(&notice_ms, flags) ||
         tt__run_logs_read(&logs, job, flags) || tt__run_bind(job, &cpus, flags))
-        code = tt__cli_usage_error(command->name, "%s", tt_last_error());
+        code = tt__run_flags_error(command->name, flags);
     else if (!count)
         code = tt__cli_usage_error(command->name, "expected a program to run");
     else if (!flags->dry_run && hand_down_secret(job, flags))

@@ -114,7 +114,7 @@ int tt__run_on_hosts(const char *command, const tt__run_flags *f, int argc, char
         status = tt__fail(TT_ERR_INVALID, "expected a program to run");
     if (status) {
         tt__hosts_free(&hosts);
-        return tt__cli_usage_error(command, "%s", tt_last_error());
+        return tt__run_flags_error(command, f);
     }
     status = run_hosts(command, f, &hosts, argv, program, &exit_code);
     tt__hosts_free(&hosts);

@@ -49,6 +49,13 @@ class Flags(unittest.TestCase):
                        PET_VIRTUAL_LOCAL_RANK="1")
         self.assertEqual(said.stdout, "<1>x 0\n")
 
+    def test_wrong_variables_are_named(self):
+        for name, value in (("NNODES", "x"), ("NODE_RANK", "1"), ("MAX_RESTARTS", "-1"), ("TEE", "9"), ("WIRE", "x"),
+                            ("RDZV_BACKEND", "zeus"), ("RDZV_CONF", "timeout=x"), ("GRACE_PERIOD", "1h")):
+            flag, variable = "--" + name.lower().replace("_", "-"), {f"PET_{name}": value}
+            self.assertIn(f"(PET_{name} gives {flag})\n", run("true", code=2, **variable).stderr)
+            self.assertNotIn("PET_", run(f"{flag}={value}", "true", code=2, **variable).stderr)
+
     def test_virtual_local_rank(self):
         script = "echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES"
         for cuda, hip, devices in ((None, None, "012"), ("4, 5,7", None, "457"),
