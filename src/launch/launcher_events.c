@@ -75,10 +75,13 @@ static void set_message(tt__worker *w, char *text) {
     w->message = text;
 }
 
-/* If the kernel killed the worker because memory ran out, say so in its message. */
+/* If the kernel killed the worker because memory ran out, or a process that the worker, a shell, waited for, say so in
+ * its message. */
 static void note_memory_kill(launcher *l, tt__worker *w) {
     char limit[80] = "the machine has no more", *text;
-    if (!WIFSIGNALED(w->status) || WTERMSIG(w->status) != SIGKILL || w->sent_signal || w->late)
+    bool killed = WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL;
+    bool tells_kill = WIFEXITED(w->status) && WEXITSTATUS(w->status) == 128 + SIGKILL && !w->message;
+    if (!(killed || tells_kill) || w->sent_signal || w->late)
         return;
     long long kills = tt__cgroup_memory_kills("");
     if (kills <= l->memory_kills)
@@ -87,7 +90,8 @@ static void note_memory_kill(launcher *l, tt__worker *w) {
     size_t bytes = tt__cgroup_memory_limit("");
     if (bytes != SIZE_MAX)
         snprintf(limit, sizeof limit, "this control group (container) may have %zu bytes", bytes);
-    if (asprintf(&text, "killed by the kernel because memory ran out: %s", limit) >= 0)
+    if (asprintf(&text, "%skilled by the kernel because memory ran out: %s",
+                 killed ? "" : "a process that it started was ", limit) >= 0)
         set_message(w, text);
 }
 

@@ -72,13 +72,13 @@ typedef struct typed_flags {
 
 static const flag_rule *rule_of(const tt__flag *flag) { return &flag_rules[flag - tt__run_flags_table]; }
 
-static void keep_value(typed_flags *typed, const tt__flag *flag, const char *value, tt__flag_source source) {
+static void keep_given(typed_flags *typed, const tt__flag *flag, const char *value, tt__flag_source source) {
     typed->values[flag - tt__run_flags_table] = value;
     typed->sources[flag - tt__run_flags_table] = source;
 }
 
 static void keep_typed(typed_flags *typed, const tt__flag *flag, const char *value) {
-    keep_value(typed, flag, value, TT__FLAG_TYPED);
+    keep_given(typed, flag, value, TT__FLAG_TYPED);
 }
 
 static tt__flag_source *given_field(const tt__run_flags *flags, const tt__flag *flag) {
@@ -169,7 +169,7 @@ static int read_environment(const char *command, typed_flags *typed) {
             continue;
         if (!flag->value && strcmp(value, "1") != 0)
             return tt__cli_usage_error(command, "%s: expected 1 or 0, got \"%s\"", name, value);
-        keep_value(typed, flag, value, TT__FLAG_VARIABLE);
+        keep_given(typed, flag, value, TT__FLAG_VARIABLE);
     }
     return 0;
 }

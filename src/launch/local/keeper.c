@@ -373,7 +373,8 @@ tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job) {
         close(ends[0]);
         close(ends[1]);
         return tt__fail_errno(TT_ERR_SYSTEM, errnum,
-                              "can't start the keeper process (ulimit -u limits a user's processes)");
+                              "can't start the keeper process (ulimit -u limits a user's processes, pids.max a "
+                              "control group's)");
     }
     if (pid == 0) {
         close(ends[0]);

@@ -186,15 +186,21 @@ class Memory(unittest.TestCase):
         group = limited_group(100 << 20)
         if not group:
             self.skipTest("no control group can be made here")
-        eat = "test $RANK = 0 && exec sleep 600; exec python3 -c 'x = b\"a\" * (1 << 29)'"
+        eat = "test $RANK = 0 && exec sleep 600; {} python3 -c 'x = b\"a\" * (1 << 29)'; exit $?"
+        said = {}
         try:
-            done = subprocess.run(["sh", "-c", f'echo $$ >{group}/cgroup.procs; exec "$0" "$@"', TUTTI, "run",
-                                   "--standalone", "--nproc-per-node=2", "--settle-period=0.1", "sh", "-c", eat],
-                                  capture_output=True, text=True, timeout=DEADLINE, env=PLAIN)
+            for how in ("exec", ""):  # as a rank itself, and below a shell, which exits with 137 then
+                said[how] = subprocess.run(["sh", "-c", f'echo $$ >{group}/cgroup.procs; exec "$0" "$@"', TUTTI, "run",
+                                            "--standalone", "--nproc-per-node=2", "--settle-period=0.1", "sh", "-c",
+                                            eat.format(how)],
+                                           capture_output=True, text=True, timeout=DEADLINE, env=PLAIN).stderr
         finally:
             os.rmdir(group)
-        self.assertIn("rank 1 failed first: killed by SIGKILL", done.stderr)
-        self.assertIn(f"because memory ran out: this control group (container) may have {100 << 20} bytes", done.stderr)
+        self.assertIn("rank 1 failed first: killed by SIGKILL", said["exec"])
+        self.assertIn("rank 1 failed first: exit code 137", said[""])
+        self.assertIn("    a process that it started was killed by the kernel because memory ran out", said[""])
+        for text in said.values():
+            self.assertIn(f"because memory ran out: this control group (container) may have {100 << 20} bytes", text)
 
 
 class FileSize(unittest.TestCase):
