@@ -88,6 +88,8 @@ static void say_for_run(void *unused, const char *line) {
 static tt_status run_hosts(const char *command, const tt__run_flags *f, const tt__hosts *hosts, char **argv,
                            int program, int *exit_code) {
     char secret[TT__SECRET_MAX + 1] = "";
+    int64_t grace_ms = 0;
+    TT__TRY(tt__run_read_grace(&grace_ms, f));
     TT__TRY(choose_ssh_secret(f, secret));
     char **flags = common_flags(argv, program);
     tt__ssh_job job = {.hosts = hosts,
@@ -96,6 +98,7 @@ static tt_status run_hosts(const char *command, const tt__run_flags *f, const tt
                        .program = argv + program,
                        .master_addr = f->given.master_addr ? f->master_addr : NULL,
                        .master_port = (int)f->master_port,
+                       .grace_ms = grace_ms,
                        .secret = secret,
                        .say = say_for_run};
     tt_status status = flags ? tt__ssh_job_run(&job, exit_code) : tt__fail(TT_ERR_MEMORY, "no memory for the flags");

@@ -6,6 +6,7 @@ import pty
 import re
 import shutil
 import struct
+import socket
 import subprocess
 import sys
 import tempfile
@@ -201,6 +202,16 @@ class Memory(unittest.TestCase):
         self.assertIn("    a process that it started was killed by the kernel because memory ran out", said[""])
         for text in said.values():
             self.assertIn(f"because memory ran out: this control group (container) may have {100 << 20} bytes", text)
+
+
+class Stderr(unittest.TestCase):
+    def test_a_message_is_written_at_once(self):
+        """Launchers of several nodes may share a stderr; this one keeps what is written at a time apart."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        ours.settimeout(DEADLINE)
+        with ours, theirs:
+            subprocess.run([TUTTI, "run", "no-such-program"], stderr=theirs, timeout=DEADLINE, env=PLAIN, check=False)
+            self.assertEqual(ours.recv(4096), b"tutti run: no-such-program: there is no such program in PATH\n")
 
 
 class FileSize(unittest.TestCase):

@@ -118,9 +118,23 @@ class Ssh(unittest.TestCase):
             self.assertEqual([process.stdout.readline() for _ in range(2)], ["ready\n"] * 2)
             for _ in range(signals):
                 process.send_signal(signal.SIGTERM)
-                self.assertIn("got signal 15", process.stderr.readline())
+                self.assertIn("got SIGTERM", process.stderr.readline())
             process.communicate(timeout=DEADLINE)
             self.assertEqual(process.returncode, 143)
+
+    def test_a_host_that_hangs(self):
+        """Its ssh takes all, answers nothing and never ends. One signal is enough to end the job, after a while."""
+        hang = self.folder / "hang"
+        hang.write_text("#!/bin/sh\necho ready\nsleep 1000 & exec cat >/dev/null\n", encoding="utf-8")
+        hang.chmod(0o755)
+        self.env["TUTTI_SSH"] = str(hang)
+        process = self.start("--ssh=a", "--grace-period=0", "true")
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, 143, errors)
+        self.assertIn("host a has not ended in time: not waiting for it\n", errors)
+        self.assertNotIn("no launcher there", errors)
 
     def test_an_ssh_that_runs_nothing(self):
         for ssh in ("/bin/true", "/bin/false"):
