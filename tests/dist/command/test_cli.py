@@ -5,8 +5,8 @@ import os
 import pty
 import re
 import shutil
-import struct
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
