@@ -274,7 +274,7 @@ static tt_status open_starter_signals(ssh_starter *s) {
 /* ---- while they run */
 
 /* The launchers are told to end. */
-static void begin_end(ssh_starter *s) {
+static void begin_end_of_ssh(ssh_starter *s) {
     if (s->end_ms == INT64_MAX)
         s->end_ms = tt__deadline_ms(s->job->grace_ms + END_MS);
 }
@@ -282,7 +282,7 @@ static void begin_end(ssh_starter *s) {
 static void close_all_orders(ssh_starter *s) {
     for (int i = 0; i < s->job->hosts->n; i++)
         close_orders(&s->nodes[i]);
-    begin_end(s);
+    begin_end_of_ssh(s);
 }
 
 /* A host may hang, and its ssh with it. Kill what has not ended in time; launchers that run there see the end of the
@@ -311,7 +311,7 @@ static void hand_signals_on(ssh_starter *s) {
                     s->taken ? "got %s again: not waiting for the hosts"
                              : "got %s: ending the hosts' launchers (a second signal: not waiting for them)",
                     tt__signal_name(sig, name, sizeof name));
-        begin_end(s);
+        begin_end_of_ssh(s);
         for (int i = 0; i < s->job->hosts->n; i++) {
             ssh_node *node = &s->nodes[i];
             if (node->process >= 0 && (s->taken || has_unsent(node))) {
@@ -426,7 +426,7 @@ tt_status tt__ssh_job_run(const tt__ssh_job *job, int *exit_code) {
             kill(-s.nodes[i].pid, SIGKILL);
     }
     if (status)
-        begin_end(&s);
+        begin_end_of_ssh(&s);
     if (s.left)
         attend_nodes(&s);
     if (!status)
