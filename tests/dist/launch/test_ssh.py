@@ -193,7 +193,7 @@ class Ssh(unittest.TestCase):
                            (("--ssh=a", "--node-rank=0"), "--node-rank and --ssh were given"),
                            (("--ssh=a", "--dry-run"), "--dry-run and --ssh were given: expected one of them"),
                            (("--hostfile=missing",), "missing: can't be read: No such file"),
-                           (("--hostfile=pipe",), "pipe: can't be read: expected a file, got a folder, a pipe or a device"),
+                           (("--hostfile=pipe",), "pipe: can't be read: expected a file, got a folder, a pipe"),
                            (("--hostfile=/",), "/: can't be read: expected a file, got a folder"),
                            (("--hostfile=empty",), "expected a host a line, found none"),
                            (("--hostfile=bad",), "bad, line 2: expected HOST slots=N, got \"4\"")):
