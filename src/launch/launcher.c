@@ -281,7 +281,7 @@ static void launcher_finish(launcher *l) {
     tt_store_free(l->store);
     tt_store_server_free(l->server);
     tt__watch_free(l->watch);
-    tt__keeper_wait(&l->keeper);
+    tt__keeper_wait(&l->keeper, TT__KEEPER_KILL_MS);
     tt__job_error_dir_remove(l->job); /* if the keeper was killed */
     tt__signals_close(&l->signals);   /* only writing is left: a signal may end that */
     flush_streams(l);
