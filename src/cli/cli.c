@@ -36,21 +36,32 @@ void tt__cli_print(FILE *out, const char *format, ...) {
     free(text);
 }
 
-/* `text` quotes what was typed and what files hold: it becomes plain. */
-static void print_message(tt__colour colour, const char *command, char *text) {
-    tt__make_plain(text);
+static void write_message(FILE *out, tt__colour colour, const char *command, const char *text) {
     int used = (int)(strlen(tt__cli_program) + strlen(" : ") + strlen(command) - !*command);
     const char *begin = colour == TT__PLAIN ? "" : tt__terminal_colour(STDERR_FILENO, colour);
-    fprintf(stderr, "%s%s%s%s:%s ", begin, tt__cli_program, *command ? " " : "", command,
+    fprintf(out, "%s%s%s%s:%s ", begin, tt__cli_program, *command ? " " : "", command,
             *begin ? tt__terminal_colour(STDERR_FILENO, TT__PLAIN) : "");
     for (size_t n; *text; text += n) {
         char line[ERROR_SIZE];
         n = strcspn(text, "\n");
         snprintf(line, sizeof line, "%.*s", (int)n, text);
-        tt__cli_print_wrapped(stderr, line, tt__terminal_columns(STDERR_FILENO), used, 2);
+        tt__cli_print_wrapped(out, line, tt__terminal_columns(STDERR_FILENO), used, 2);
         n += text[n] == '\n';
         used = 0;
     }
+}
+
+/* `text` quotes what was typed and what files hold: it becomes plain. The message is written at once, as launchers of
+ * several nodes may share one stderr. */
+static void print_message(tt__colour colour, const char *command, char *text) {
+    char *whole = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&whole, &size);
+    tt__make_plain(text);
+    write_message(out ? out : stderr, colour, command, text);
+    if (out && fclose(out) == 0)
+        fputs(whole, stderr);
+    free(whole);
 }
 
 static void print_formatted(tt__colour colour, const char *command, const char *format, va_list args) {

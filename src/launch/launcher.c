@@ -156,6 +156,10 @@ static void finish_follow(launcher *l) {
             break;
         launcher_serve(l);
     }
+    if (tt__follow_is_behind(l->follow, &progress))
+        tt__streams_print(&l->streams, "tutti run: the output's reader %s: the rest of what the workers wrote is in %s",
+                          l->signals_taken != signals ? "was behind when a signal came" : "has stopped reading",
+                          l->job->logs->dir);
 }
 
 /* Nothing of the job is left here: wait until the other nodes are done, too, or a signal comes. */
@@ -196,6 +200,13 @@ static tt_status launcher_allocate(launcher *l) {
     return TT_OK;
 }
 
+static void warn_without_proc(launcher *l) {
+    if (access("/proc/self/stat", R_OK))
+        tt__streams_print(&l->streams,
+                          "tutti run: /proc can't be read, so processes that the ranks start can't be found: "
+                          "they may outlive the job. Mount it, as containers and chroots need");
+}
+
 /* Fork the keeper, before the store's thread exists. */
 static tt_status start_keeper(launcher *l) {
     l->spared_count = tt__children(l->spared, TT__MAX_SPARED);
@@ -229,6 +240,7 @@ static tt_status launcher_start(launcher *l) {
         TT__TRY(tt__election_new(&l->election, l->job)); /* before the keeper is forked */
     TT__TRY(start_keeper(l));
     TT__TRY(tt__streams_open(&l->streams, l->job->workers, STDERR_FILENO, l->pipe_ends));
+    warn_without_proc(l);
     TT__TRY(tt__follow_new(&l->follow, l->job, &l->streams));
     signal(SIGPIPE, SIG_IGN); /* after the fork: workers keep what they had */
     signal(SIGXFSZ, SIG_IGN); /* our stderr may be a file that can't grow any more (ulimit -f) */
@@ -269,7 +281,7 @@ static void launcher_finish(launcher *l) {
     tt_store_free(l->store);
     tt_store_server_free(l->server);
     tt__watch_free(l->watch);
-    tt__keeper_wait(&l->keeper);
+    tt__keeper_wait(&l->keeper, TT__KEEPER_KILL_MS);
     tt__job_error_dir_remove(l->job); /* if the keeper was killed */
     tt__signals_close(&l->signals);   /* only writing is left: a signal may end that */
     flush_streams(l);

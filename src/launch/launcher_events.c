@@ -75,10 +75,13 @@ static void set_message(tt__worker *w, char *text) {
     w->message = text;
 }
 
-/* If the kernel killed the worker because memory ran out, say so in its message. */
+/* If the kernel killed the worker because memory ran out, or a process that the worker, a shell, waited for, say so in
+ * its message. */
 static void note_memory_kill(launcher *l, tt__worker *w) {
     char limit[80] = "the machine has no more", *text;
-    if (!WIFSIGNALED(w->status) || WTERMSIG(w->status) != SIGKILL || w->sent_signal || w->late)
+    bool killed = WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL;
+    bool tells_kill = WIFEXITED(w->status) && WEXITSTATUS(w->status) == 128 + SIGKILL && !w->message;
+    if (!(killed || tells_kill) || w->sent_signal || w->late)
         return;
     long long kills = tt__cgroup_memory_kills("");
     if (kills <= l->memory_kills)
@@ -87,12 +90,15 @@ static void note_memory_kill(launcher *l, tt__worker *w) {
     size_t bytes = tt__cgroup_memory_limit("");
     if (bytes != SIZE_MAX)
         snprintf(limit, sizeof limit, "this control group (container) may have %zu bytes", bytes);
-    if (asprintf(&text, "killed by the kernel because memory ran out: %s", limit) >= 0)
+    if (asprintf(&text, "%skilled by the kernel because memory ran out: %s",
+                 killed ? "" : "a process that it started was ", limit) >= 0)
         set_message(w, text);
 }
 
-static void note_own_message(tt__worker *w) {
+static void note_own_message(const launcher *l, tt__worker *w) {
     const char *step = w->exec_errno ? start_step_text(w->start_step) : NULL;
+    if (l->machine.ending.damage == TT__KEEPER_LOST && !w->message) /* for the reports of other nodes */
+        set_message(w, strdup("killed by the kernel, because the keeper process of its launcher was killed"));
     if (w->late)
         set_message(w, strdup("killed by tutti: the other ranks wait for the next round, and this one did not come"));
     if (step)
@@ -125,7 +131,7 @@ static void worker_ended(launcher *l, int i, int status, bool untold) {
     if (status != 0 && w->pid) /* if never started, it has at most a file of an earlier attempt */
         tt__job_error_file_read(l->job, i, w);
     note_memory_kill(l, w);
-    note_own_message(w);
+    note_own_message(l, w);
     tt__watchdog_ended(l, i);
     tt__launcher_step(l, &event);
 }

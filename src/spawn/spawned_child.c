@@ -219,7 +219,8 @@ static tt_status start_function(void) {
     if (errnum)
         return tt__fail_errno(TT_ERR_SYSTEM, errnum,
                               "can't start the thread of the function (ulimit -u limits a "
-                              "user's processes and threads, ulimit -v the memory of stacks)");
+                              "user's processes and threads, pids.max a control group's, ulimit -v and -d the memory "
+                              "of stacks)");
     pthread_detach(thread);
     return TT_OK;
 }

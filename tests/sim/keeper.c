@@ -590,8 +590,9 @@ void tt__keeper_dismiss(tt__keeper *launchers) {
     launchers->socket = -1;
 }
 
-void tt__keeper_wait(const tt__keeper *launchers) {
+void tt__keeper_wait(const tt__keeper *launchers, int64_t timeout_ms) {
     keeper *k = own();
+    (void)timeout_ms;
     while (launchers->pid && !k->dead) {
         k->waiter = sim_task_now();
         sim_wait(SIM_NEVER);

@@ -75,8 +75,8 @@ tt_status tt__thread_create(pthread_t *thread, void *(*run)(void *), void *arg, 
     }
     free(given);
     return tt__fail(TT_ERR_SYSTEM,
-                    "can't start %s: %s (ulimit -u limits a user's processes and threads, ulimit -v the memory that "
-                    "stacks may take)",
+                    "can't start %s: %s (ulimit -u limits a user's processes and threads, pids.max a control group's, "
+                    "ulimit -v and -d the memory that stacks may take)",
                     what, strerror(errnum));
 }
 

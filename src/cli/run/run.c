@@ -231,6 +231,7 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
         tt__cli_note("run", "OMP_NUM_THREADS=%d for each of %d worker%s (%d CPU%s); set it to choose yourself",
                      job->omp_threads, job->workers, job->workers == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
     int exit_code = TT__EXIT_FAILED;
+    bool any_port = !job->master_port;
     if (tt__cli_check_ending("--trace", flags->trace, ".json"))
         status = TT_ERR_INVALID;
     else if (flags->trace && tt__atomic_check(flags->trace))
@@ -248,7 +249,8 @@ static int run_job(tt__job *job, const tt__run_flags *flags, int64_t notice_ms, 
     }
     tt__run_look_end(job);
     if (status == TT_ERR_NET)
-        tt__fail_prefix("--master-port (--standalone takes any that is free)");
+        tt__fail_prefix(any_port ? "--master-addr"
+                                 : "--master-addr, --master-port (--standalone takes any port that is free)");
     if (status)
         run_fail(TT__EXIT_FAILED);
     tt__program_free(&program);
@@ -294,7 +296,7 @@ static int run_parsed(const tt__command *command, const tt__run_flags *flags, tt
     int code;
     if (tt__run_job_make(job, &place, flags) || tt__run_read_notice(&notice_ms, flags) ||
         tt__run_logs_read(&logs, job, flags) || tt__run_bind(job, &cpus, flags))
-        code = tt__cli_usage_error(command->name, "%s", tt_last_error());
+        code = tt__run_flags_error(command->name, flags);
     else if (!count)
         code = tt__cli_usage_error(command->name, "expected a program to run");
     else if (!flags->dry_run && hand_down_secret(job, flags))

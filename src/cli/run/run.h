@@ -33,6 +33,9 @@ bool tt__run_meets_on_loopback(const tt__job *job);
  * TT_ERR_UNSUPPORTED, TT_ERR_SYSTEM, TT_ERR_MEMORY. */
 tt_status tt__run_job_make(tt__job *job, tt__run_meeting *place, const tt__run_flags *flags);
 
+/* Read how long ranks have from SIGTERM to SIGKILL: from flags or TORCH_ELASTIC_SHUTDOWN_TIMEOUT. */
+tt_status tt__run_read_grace(int64_t *grace_ms, const tt__run_flags *flags);
+
 /* Read TT_WAIT_NOTICE, which the ranks' log also uses, and check the other settings that ranks inherit. */
 tt_status tt__run_read_notice(int64_t *ms, const tt__run_flags *flags);
 

@@ -66,13 +66,23 @@ enum { ROWS = sizeof flag_rules / sizeof *flag_rules };
 /* The values as typed, by the rows of the table; NULL: not given. */
 typedef struct typed_flags {
     const char *values[ROWS];
+    tt__flag_source sources[ROWS];
     bool help;
 } typed_flags;
 
 static const flag_rule *rule_of(const tt__flag *flag) { return &flag_rules[flag - tt__run_flags_table]; }
 
-static void keep_typed(typed_flags *typed, const tt__flag *flag, const char *value) {
+static void keep_given(typed_flags *typed, const tt__flag *flag, const char *value, tt__flag_source source) {
     typed->values[flag - tt__run_flags_table] = value;
+    typed->sources[flag - tt__run_flags_table] = source;
+}
+
+static void keep_typed(typed_flags *typed, const tt__flag *flag, const char *value) {
+    keep_given(typed, flag, value, TT__FLAG_TYPED);
+}
+
+static tt__flag_source *given_field(const tt__run_flags *flags, const tt__flag *flag) {
+    return (tt__flag_source *)((uintptr_t)flags + rule_of(flag)->given);
 }
 
 /* ---- values ---- */
@@ -128,7 +138,7 @@ static tt_status set_fields(tt__run_flags *flags, const typed_flags *typed) {
         if (!given)
             text = rule->fallback;
         if (given)
-            *(bool *)((char *)flags + rule->given) = true;
+            *given_field(flags, &tt__run_flags_table[i]) = typed->sources[i];
         if (text)
             TT__TRY(set_field(flags, &tt__run_flags_table[i], text));
     }
@@ -137,15 +147,20 @@ static tt_status set_fields(tt__run_flags *flags, const typed_flags *typed) {
 
 /* ---- variables ---- */
 
-static const char *variable_value(const tt__flag *flag, char name[64]) {
+/* The variable of --rdzv-id is PET_RDZV_ID. Returns `name`. */
+static const char *variable_name(const tt__flag *flag, char name[64]) {
     int n = snprintf(name, 64, "PET_%s", flag->name);
     for (int c = 0; c < n; c++)
         name[c] = name[c] == '-' ? '_' : (char)toupper((unsigned char)name[c]);
+    return name;
+}
+
+static const char *variable_value(const tt__flag *flag, char name[64]) {
+    variable_name(flag, name);
     const char *value = secure_getenv(name);
     return value && *value && (flag->value || strcmp(value, "0") != 0) ? value : NULL;
 }
 
-/* torchrun's rule: the variable of --rdzv-id is PET_RDZV_ID. */
 static int read_environment(const char *command, typed_flags *typed) {
     char name[64];
     for (const tt__flag *flag = tt__run_flags_table; flag->name || flag->what; flag++) {
@@ -154,9 +169,21 @@ static int read_environment(const char *command, typed_flags *typed) {
             continue;
         if (!flag->value && strcmp(value, "1") != 0)
             return tt__cli_usage_error(command, "%s: expected 1 or 0, got \"%s\"", name, value);
-        keep_typed(typed, flag, value);
+        keep_given(typed, flag, value, TT__FLAG_VARIABLE);
     }
     return 0;
+}
+
+int tt__run_flags_error(const char *command, const tt__run_flags *flags) {
+    const char *text = tt_last_error();
+    for (const tt__flag *flag = tt__run_flags_table; flag->name || flag->what; flag++) {
+        size_t n = flag->name ? strlen(flag->name) : 0;
+        char name[64];
+        if (n && *given_field(flags, flag) == TT__FLAG_VARIABLE && !strncmp(text, "--", 2) &&
+            !strncmp(text + 2, flag->name, n) && strchr(":= ", text[2 + n]))
+            return tt__cli_usage_error(command, "%s (%s gives --%s)", text, variable_name(flag, name), flag->name);
+    }
+    return tt__cli_usage_error(command, "%s", text);
 }
 
 /* ---- the command line ---- */
@@ -276,6 +303,6 @@ int tt__run_flags_parse(const char *command, tt__run_flags *flags, int argc, cha
     *program = i;
     *flags = (tt__run_flags){.help = typed.help};
     if (!status && !typed.help && set_fields(flags, &typed))
-        status = tt__cli_usage_error(command, "%s", tt_last_error());
+        status = tt__run_flags_error(command, flags);
     return status;
 }

@@ -9,6 +9,9 @@
 
 enum { TT__RUN_NODES_MAX = 4096 };
 
+/* Where a flag's value comes from. */
+typedef enum tt__flag_source { TT__FLAG_DEFAULT, TT__FLAG_TYPED, TT__FLAG_VARIABLE } tt__flag_source;
+
 /* The values, checked by their kinds. A flag that is not given has the table's default, or NULL, false or 0. */
 typedef struct tt__run_flags {
 #define HEADING(text)
@@ -21,10 +24,10 @@ typedef struct tt__run_flags {
 #define OR_NONE(kind) kind
 #include "cli/run/run_flags.def"
 
-    /* Which flags the user gave, on the command line or by a variable. */
+    /* Which flags the user gave, on the command line or by a variable; TT__FLAG_DEFAULT, 0: not given. */
     struct {
 #define HEADING(text)
-#define FLAG(field, name, letter, kind, help, fallback, torchrun) bool field;
+#define FLAG(field, name, letter, kind, help, fallback, torchrun) tt__flag_source field;
 #include "cli/run/run_flags.def"
     } given;
     bool help; /* help is wanted; the values are not set */
@@ -36,6 +39,10 @@ extern const tt__flag tt__run_flags_table[];
  * is none). Returns 0, or prints the error as that of `command` and returns the exit code. Underscores in the names of
  * flags are rewritten in place. */
 int tt__run_flags_parse(const char *command, tt__run_flags *flags, int argc, char **argv, int *program);
+
+/* Print the last error as a usage error of `command`. If it begins with a flag that a PET_* variable has given, it
+ * names the variable. Returns the exit code. */
+int tt__run_flags_error(const char *command, const tt__run_flags *flags);
 
 /* The flag that `arg`, "--name", "--name=value" or the beginning of a name, stands for; NULL: none, or "-x3". */
 const tt__flag *tt__run_flag_named(const char *arg);

@@ -83,11 +83,10 @@ static tt_status name_job(tt__job *job, tt__run_meeting *place, const tt__run_fl
     return TT_OK;
 }
 
-static tt_status read_periods(tt__job *job, const tt__run_flags *flags) {
+tt_status tt__run_read_grace(int64_t *grace_ms, const tt__run_flags *flags) {
     const char *inherited = getenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
     double seconds;
-    job->settle_ms = flags->settle_period;
-    job->grace_ms = flags->given.shutdown_timeout ? flags->shutdown_timeout : flags->grace_period;
+    *grace_ms = flags->given.shutdown_timeout ? flags->shutdown_timeout : flags->grace_period;
     if (flags->given.grace_period && flags->given.shutdown_timeout)
         return tt__fail(TT_ERR_INVALID,
                         "--grace-period and --shutdown-timeout both say how long after SIGTERM: give one of them");
@@ -97,8 +96,13 @@ static tt_status read_periods(tt__job *job, const tt__run_flags *flags) {
     if (seconds < 0 || seconds > 86400)
         return tt__fail(TT_ERR_INVALID,
                         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT: expected seconds from 0 to 86400, got \"%.40s\"", inherited);
-    job->grace_ms = (int64_t)(seconds * 1000);
+    *grace_ms = (int64_t)(seconds * 1000);
     return TT_OK;
+}
+
+static tt_status read_periods(tt__job *job, const tt__run_flags *flags) {
+    job->settle_ms = flags->settle_period;
+    return tt__run_read_grace(&job->grace_ms, flags);
 }
 
 tt_status tt__run_read_notice(int64_t *ms, const tt__run_flags *flags) {

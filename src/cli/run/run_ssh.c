@@ -17,7 +17,6 @@ static tt_status check_host_flags(const tt__run_flags *f, const tt__hosts *hosts
         const char *name;
     } made[] = {{f->given.node_rank, "node-rank"},
                 {f->given.standalone, "standalone"},
-                {f->given.dry_run, "dry-run"},
                 {f->given.rdzv_backend, "rdzv-backend"},
                 {f->given.rdzv_endpoint, "rdzv-endpoint"}};
     const char *by = f->ssh ? "--ssh" : "--hostfile";
@@ -25,6 +24,11 @@ static tt_status check_host_flags(const tt__run_flags *f, const tt__hosts *hosts
         if (made[i].given)
             return tt__fail(TT_ERR_INVALID, "--%s and %s were given: the hosts say where the nodes are", made[i].name,
                             by);
+    if (f->given.dry_run)
+        return tt__fail(TT_ERR_INVALID,
+                        "--dry-run and %s were given: expected one of them; the hosts' launchers know "
+                        "the ranks' environment, this command does not",
+                        by);
     int64_t nodes = hosts->n;
     if (strchr(f->nnodes, ':'))
         return tt__fail(TT_ERR_UNSUPPORTED,
@@ -84,6 +88,8 @@ static void say_for_run(void *unused, const char *line) {
 static tt_status run_hosts(const char *command, const tt__run_flags *f, const tt__hosts *hosts, char **argv,
                            int program, int *exit_code) {
     char secret[TT__SECRET_MAX + 1] = "";
+    int64_t grace_ms = 0;
+    TT__TRY(tt__run_read_grace(&grace_ms, f));
     TT__TRY(choose_ssh_secret(f, secret));
     char **flags = common_flags(argv, program);
     tt__ssh_job job = {.hosts = hosts,
@@ -92,6 +98,7 @@ static tt_status run_hosts(const char *command, const tt__run_flags *f, const tt
                        .program = argv + program,
                        .master_addr = f->given.master_addr ? f->master_addr : NULL,
                        .master_port = (int)f->master_port,
+                       .grace_ms = grace_ms,
                        .secret = secret,
                        .say = say_for_run};
     tt_status status = flags ? tt__ssh_job_run(&job, exit_code) : tt__fail(TT_ERR_MEMORY, "no memory for the flags");
@@ -110,7 +117,7 @@ int tt__run_on_hosts(const char *command, const tt__run_flags *f, int argc, char
         status = tt__fail(TT_ERR_INVALID, "expected a program to run");
     if (status) {
         tt__hosts_free(&hosts);
-        return tt__cli_usage_error(command, "%s", tt_last_error());
+        return tt__run_flags_error(command, f);
     }
     status = run_hosts(command, f, &hosts, argv, program, &exit_code);
     tt__hosts_free(&hosts);

@@ -120,10 +120,13 @@ tt_status tt__hosts_from_file(tt__hosts *hosts, const char *path) {
     struct stat info;
     *hosts = (tt__hosts){0};
     int fd = tt__fd(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    FILE *file = fd >= 0 && !fstat(fd, &info) && S_ISREG(info.st_mode) ? fdopen(fd, "r") : NULL;
-    int errnum = fd >= 0 && !file ? EINVAL : errno;
+    bool is_file = fd >= 0 && !fstat(fd, &info) && S_ISREG(info.st_mode);
+    FILE *file = is_file ? fdopen(fd, "r") : NULL;
+    int errnum = errno;
     if (!file && fd >= 0)
         close(fd);
+    if (fd >= 0 && !is_file)
+        return tt__fail(TT_ERR_INVALID, "%s: can't be read: expected a file, got a folder, a pipe or a device", path);
     if (!file)
         return tt__fail_errno(TT_ERR_IO, errnum, "%s: can't be read", path);
     tt_status status = read_hosts(hosts, file, path);

@@ -8,6 +8,7 @@
 #include "base/text/format.h"
 #include "launch/adapters/far_process.h"
 #include "launch/adapters/remote_node.h"
+#include "launch/machine/failures.h"
 #include "launch/polling.h"
 #include "net/net.h"
 #include "net/secure/secret.h"
@@ -27,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TOGETHER_MS = 30000, LOOK_MS = 1000, MIN_PORT = 20000, PORTS = 12000 };
+enum { TOGETHER_MS = 30000, END_MS = 10000, LOOK_MS = 1000, MIN_PORT = 20000, PORTS = 12000 };
 
 typedef struct ssh_node {
     pid_t pid;
@@ -47,6 +48,7 @@ typedef struct ssh_starter {
     bool broken;         /* a launcher could not be started, or was lost */
     int last_end;        /* the node that ended last */
     int64_t last_end_ms; /* when that ended; 0: none has */
+    int64_t end_ms;      /* when what is left is killed; INT64_MAX: nobody was told to end */
     int signals, taken;
     sigset_t mask;
     ssh_node *nodes;
@@ -271,21 +273,51 @@ static tt_status open_starter_signals(ssh_starter *s) {
 
 /* ---- while they run */
 
+/* The launchers are told to end. */
+static void begin_end_of_ssh(ssh_starter *s) {
+    if (s->end_ms == INT64_MAX)
+        s->end_ms = tt__deadline_ms(s->job->grace_ms + END_MS);
+}
+
+static void close_all_orders(ssh_starter *s) {
+    for (int i = 0; i < s->job->hosts->n; i++)
+        close_orders(&s->nodes[i]);
+    begin_end_of_ssh(s);
+}
+
+/* A host may hang, and its ssh with it. Kill what has not ended in time; launchers that run there see the end of the
+ * connection. */
+static void kill_late_ssh(ssh_starter *s) {
+    if (tt__left_ms(s->end_ms))
+        return;
+    s->broken = true;
+    s->end_ms = INT64_MAX - 1; /* once */
+    for (int i = 0; i < s->job->hosts->n; i++) {
+        if (s->nodes[i].process < 0)
+            continue;
+        say_of_host(s, "host %s has not ended in time: not waiting for it", s->job->hosts->of[i].name);
+        kill(-s->nodes[i].pid, SIGKILL);
+    }
+}
+
 /* The first signal goes to the launchers, which end their ranks; a node that has not even read its order is killed. A
  * second one kills ssh itself: what is left on the hosts sees the end of the connection. */
 static void hand_signals_on(ssh_starter *s) {
     struct signalfd_siginfo info;
     while (read(s->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         unsigned char sig = (unsigned char)info.ssi_signo;
+        char name[32];
         say_of_host(s,
-                    s->taken ? "got signal %d again: not waiting for the hosts"
-                             : "got signal %d: ending the hosts' launchers (a second signal: not waiting for them)",
-                    sig);
+                    s->taken ? "got %s again: not waiting for the hosts"
+                             : "got %s: ending the hosts' launchers (a second signal: not waiting for them)",
+                    tt__signal_name(sig, name, sizeof name));
+        begin_end_of_ssh(s);
         for (int i = 0; i < s->job->hosts->n; i++) {
             ssh_node *node = &s->nodes[i];
-            if (node->process >= 0 && (s->taken || has_unsent(node)))
+            if (node->process >= 0 && (s->taken || has_unsent(node))) {
+                s->broken = true; /* its end, and the others', mean nothing more */
                 kill(-node->pid, SIGKILL);
-            else if (node->orders >= 0)
+            } else if (node->orders >= 0)
                 tt__bytes_put(&node->order, &sig, 1);
             send_orders(node);
         }
@@ -317,8 +349,7 @@ static void take_node_end(ssh_starter *s, int i) {
                 : is_lost          ? "no launcher there, or its connection is lost"
                                    : "another command than tutti ran there, and ended at once (a forced command of "
                                      "authorized_keys or sshd_config?)");
-    for (int other = 0; other < s->job->hosts->n; other++)
-        close_orders(&s->nodes[other]);
+    close_all_orders(s);
 }
 
 /* Launchers end together. If one has ended long before the others, it was no launcher, or they don't know of its
@@ -329,8 +360,7 @@ static void end_stragglers(ssh_starter *s) {
     s->broken = true;
     say_of_host(s, "host %s ended with exit code %d, %d s ago, and others did not: ending the job",
                 s->job->hosts->of[s->last_end].name, s->nodes[s->last_end].exit_code, TOGETHER_MS / 1000);
-    for (int i = 0; i < s->job->hosts->n; i++)
-        close_orders(&s->nodes[i]);
+    close_all_orders(s);
 }
 
 static void attend_nodes(ssh_starter *s) {
@@ -342,8 +372,9 @@ static void attend_nodes(ssh_starter *s) {
                 (struct pollfd){.fd = has_unsent(&s->nodes[i]) ? s->nodes[i].orders : -1, .events = POLLOUT};
         }
         s->fds[n] = (struct pollfd){.fd = s->signals, .events = POLLIN};
-        int ready = poll(s->fds, 2 * (nfds_t)n + 1, s->last_end_ms ? LOOK_MS : -1);
+        int ready = poll(s->fds, 2 * (nfds_t)n + 1, s->last_end_ms || s->end_ms != INT64_MAX ? LOOK_MS : -1);
         end_stragglers(s);
+        kill_late_ssh(s);
         if (ready <= 0)
             continue;
         for (int i = 0; i < n; i++)
@@ -386,7 +417,7 @@ static tt_status start_all_ssh(ssh_starter *s) {
 }
 
 tt_status tt__ssh_job_run(const tt__ssh_job *job, int *exit_code) {
-    ssh_starter s = {.job = job, .signals = -1};
+    ssh_starter s = {.job = job, .signals = -1, .end_ms = INT64_MAX};
     tt_status status = start_all_ssh(&s);
     for (int i = 0; status && s.nodes && i < job->hosts->n; i++) {
         bool unsent = has_unsent(&s.nodes[i]);
@@ -394,6 +425,8 @@ tt_status tt__ssh_job_run(const tt__ssh_job *job, int *exit_code) {
         if (unsent && s.nodes[i].process >= 0)
             kill(-s.nodes[i].pid, SIGKILL);
     }
+    if (status)
+        begin_end_of_ssh(&s);
     if (s.left)
         attend_nodes(&s);
     if (!status)

@@ -159,10 +159,13 @@ static int count_ready(const tt__talk *t) {
     return n;
 }
 
-/* May the round begin with `n`? The first one waits a moment for more; later on all that are there are known. */
+/* May the round begin with `n`? The first one waits a moment for more, but not longer than for those that it needs;
+ * later on all that are there are known. */
 static bool are_enough(const tt__talk *t, int n) {
     const tt__nodes_member *m = &t->nodes->member;
-    bool waited = t->round || tt__now_ms() - t->composing.came_ms >= m->job->last_call_ms;
+    int64_t now_ms = tt__now_ms();
+    bool waited = t->round || now_ms - t->composing.came_ms >= m->job->last_call_ms ||
+                  now_ms - t->composing.since_ms >= m->job->join_ms;
     return n >= m->job->max_nodes - TT__MUTANT(attempt_without_last_node) || (n >= m->job->min_nodes && waited);
 }
 
@@ -226,7 +229,26 @@ static void begin_round(tt__talk *t) {
     tt__talk_announce_json(t, news);
 }
 
-/* Say who is missing: "waiting for node 1 node 3". */
+/* List the nodes that are missing: "node 1, node 3" or, without room for all, "node 1, node 3 and 90 more". */
+static void list_missing_nodes(const tt__talk *t, char *text, size_t size) {
+    enum { LONGEST = sizeof ", node 1000 and 1000 more" };
+    int missing = 0, listed = 0;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int k = 0; k < t->nodes->member.job->max_nodes; k++) {
+        if (k < t->known && t->of[k].card == TT__CARD_READ)
+            continue;
+        missing++;
+        if (used + LONGEST > size)
+            continue;
+        used += (size_t)snprintf(text + used, size - used, "%snode %d", listed ? ", " : "", k);
+        listed++;
+    }
+    if (listed < missing)
+        snprintf(text + used, size - used, " and %d more", missing - listed);
+}
+
+/* Say who is missing: "waiting for node 1, node 3". */
 static void name_missing_nodes(const tt__talk *t, int n, char *text, size_t size) {
     const tt__nodes_member *m = &t->nodes->member;
     if (!tt__talk_is_numbered(t)) {
@@ -234,10 +256,9 @@ static void name_missing_nodes(const tt__talk *t, int n, char *text, size_t size
                  m->job->min_nodes < m->job->max_nodes ? "at least " : "", m->job->min_nodes, n == 1 ? "is" : "are");
         return;
     }
-    size_t used = (size_t)snprintf(text, size, "waiting for");
-    for (int k = 0; k < m->job->max_nodes && used < size; k++)
-        if (k >= t->known || t->of[k].card != TT__CARD_READ)
-            used += (size_t)snprintf(text + used, size - used, " node %d", k);
+    char nodes[200];
+    list_missing_nodes(t, nodes, sizeof nodes);
+    snprintf(text, size, "waiting for %s", nodes);
 }
 
 static void wait_for_more(tt__talk *t, int n) {

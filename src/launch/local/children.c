@@ -54,6 +54,19 @@ static bool is_among(pid_t pid, const pid_t *pids, size_t n) {
     return false;
 }
 
+/* Reap the children that have ended and are not listed: without /proc none is. Returns 1 if a child is left, else 0. */
+static size_t reap_unlisted(tt__reaped_fn reaped, void *user) {
+    for (int status;;) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL))
+            return 0;
+        if (!info.si_pid)
+            return 1;
+        if (waitpid(info.si_pid, &status, WNOHANG | __WALL) == info.si_pid && reaped)
+            reaped(user, info.si_pid, status);
+    }
+}
+
 /* Kill and reap the present children once. A child's pid can't be reused before it is reaped here, so no other process
  * is hit. */
 static size_t kill_once(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user) {
@@ -69,7 +82,7 @@ static size_t kill_once(const pid_t *spared, size_t spared_count, tt__reaped_fn 
             reaped(user, pids[i], status);
         left++; /* even if reaped: its children are ours from now on, so look again */
     }
-    return left;
+    return left || spared_count ? left : reap_unlisted(reaped, user);
 }
 
 size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user,

@@ -22,7 +22,7 @@ typedef void (*tt__reaped_fn)(void *user, pid_t pid, int wait_status);
 
 /* SIGKILL every child but the `spared` ones, and those that this process inherits as their parents die, until none is
  * left: then there is no descendant. `reaped` may be NULL. Returns how many are still there after timeout_ms (0 in all
- * but strange cases: a process of another user, one stuck in the kernel). */
+ * but strange cases: a process of another user, one stuck in the kernel; without /proc, at least how many). */
 size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user,
                          int64_t timeout_ms);
 

@@ -374,7 +374,8 @@ tt_status tt__keeper_start(tt__keeper *keeper, tt__job *job) {
         close(ends[0]);
         close(ends[1]);
         return tt__fail_errno(TT_ERR_SYSTEM, errnum,
-                              "can't start the keeper process (ulimit -u limits a user's processes)");
+                              "can't start the keeper process (ulimit -u limits a user's processes, pids.max a "
+                              "control group's)");
     }
     if (pid == 0) {
         close(ends[0]);
@@ -406,9 +407,17 @@ void tt__keeper_kill(const tt__keeper *keeper) { kill(keeper->pid, SIGKILL); }
 
 void tt__keeper_dismiss(tt__keeper *keeper) { tt__close_fd(&keeper->socket); }
 
-void tt__keeper_wait(const tt__keeper *keeper) {
-    if (keeper->pid)
-        waitpid(keeper->pid, NULL, 0);
+void tt__keeper_wait(const tt__keeper *keeper, int64_t timeout_ms) {
+    if (!keeper->pid)
+        return;
+    int64_t deadline = tt__deadline_ms(timeout_ms);
+    struct pollfd end = {.fd = tt__fd((int)syscall(SYS_pidfd_open, keeper->pid, 0)), .events = POLLIN};
+    while (end.fd >= 0 && !end.revents && tt__left_ms(deadline))
+        poll(&end, 1, tt__left_ms(deadline));
+    if (end.fd >= 0 && !end.revents) /* it is stopped */
+        tt__keeper_kill(keeper);
+    tt__close_fd(&end.fd);
+    waitpid(keeper->pid, NULL, 0);
 }
 
 void tt__keeper_send_place(const tt__keeper *keeper, const tt__job *job) {

@@ -105,8 +105,8 @@ void tt__keeper_kill(const tt__keeper *keeper);
 /* Close the socket: the keeper kills what is left and ends. */
 void tt__keeper_dismiss(tt__keeper *keeper);
 
-/* Wait until the keeper's process has ended, if there is one. */
-void tt__keeper_wait(const tt__keeper *keeper);
+/* Wait until the keeper's process has ended, if there is one. After timeout_ms it is killed. */
+void tt__keeper_wait(const tt__keeper *keeper, int64_t timeout_ms);
 
 /* Receive the next message: 1; none at the moment: 0; the keeper is gone: -1. */
 int tt__keeper_receive(const tt__keeper *keeper, tt__keeper_message *message);

@@ -74,12 +74,15 @@ static tt_status refuse_program(const char *path, enum kind kind, bool no_python
 
 /* Refuse a name without a slash that is not in PATH; the user may have forgotten the "./". */
 static tt_status refuse_name(const char *name) {
-    return tt__fail(TT_ERR_NOT_FOUND, "%s: there is no such program in PATH%s%s%s", name,
-                    program_kind(name) == EXECUTABLE ? "; for the one in this directory write ./" : "",
-                    program_kind(name) == EXECUTABLE ? name : "",
-                    program_kind(name) == MISSING || program_kind(name) == EXECUTABLE
-                        ? ""
-                        : ", and the one here is not executable");
+    static const char *const here[] = {[MISSING] = "",
+                                       [NOT_A_FILE] = ", and the one here is not a file that can be run",
+                                       [NOT_EXECUTABLE] = ", and the one here is not executable",
+                                       [EXECUTABLE] = "; for the one in this directory write ./"};
+    enum kind kind = program_kind(name);
+    if (!*name)
+        return tt__fail(TT_ERR_INVALID, "expected a program to run, got an empty name");
+    return tt__fail(TT_ERR_NOT_FOUND, "%s: there is no such program in PATH%s%s", name, here[kind],
+                    kind == EXECUTABLE ? name : "");
 }
 
 /* Find a path with a slash for a script or executable; *python := whether to run it with Python. */

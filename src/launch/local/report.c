@@ -4,6 +4,7 @@
 #include "base/text/json.h"
 #include "base/text/parse.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,6 +13,17 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* Return the signal that tutti sent the worker before it ended, if that may be why; 0: none. */
+static int cause_signal(const tt__worker *w) { return w->exec_errno ? 0 : w->sent_signal; }
+
+/* Write ", pid 7" or, of a worker that no process was made for, nothing. Returns `text`. */
+static const char *pid_text(const tt__worker *w, char text[24]) {
+    text[0] = '\0';
+    if (w->pid)
+        snprintf(text, 24, ", pid %d", (int)w->pid);
+    return text;
+}
 
 /* "killed by SIGKILL (signal 9)", "exit code 3", "could not be started: ..." */
 static const char *describe_end(const tt__worker *w, char *text, size_t size) {
@@ -73,7 +85,10 @@ static void say_reasons(tt__streams *streams, const tt__job *job, const tt__firs
     if (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGKILL && !w->sent_signal && !w->message)
         tt__streams_print(streams, "  not sent by tutti; when memory runs out the kernel sends it (see dmesg)");
     if (w->exec_errno && !w->message)
-        tt__streams_print(streams, "  program: %s", job->file);
+        tt__streams_print(streams, "  program: %s%s", job->file,
+                          w->exec_errno == ENOENT
+                              ? " (if it is there, the interpreter in its first line or its loader is missing)"
+                              : "");
     if (w->message && !w->exec_errno) {
         tt__streams_print(streams, "  its message:");
         say_lines(streams, "    ", w->message);
@@ -94,8 +109,11 @@ const char *tt__attempt_text(const tt__first *first, char *text, size_t size) {
     const tt__worker *w = first->worker;
     char how[160], place[96];
     print_place(first, place, sizeof place);
-    snprintf(text, size, "rank %d (%spid %d) %s %s%s", first->rank, place, (int)w->pid,
-             WIFSIGNALED(w->status) ? "was" : "ended with", describe_end(w, how, sizeof how),
+    snprintf(text, size, "rank %d (%spid %d) %s%s%s", first->rank, place, (int)w->pid,
+             w->exec_errno            ? ""
+             : WIFSIGNALED(w->status) ? "was "
+                                      : "ended with ",
+             describe_end(w, how, sizeof how),
              w->waited      ? ", while it waited for the next round"
              : w->secondary ? ", because of another rank"
                             : "");
@@ -112,7 +130,7 @@ void tt__report_attempt(tt__streams *streams, const tt__job *job, const tt__firs
 
 void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first *first, const tt__moment *started) {
     const tt__worker *w = first->worker;
-    char how[160], clock[16] = "", place[96];
+    char how[160], clock[16] = "", place[96], pid[24];
     struct tm local;
     time_t when_s = (time_t)(w->when.realtime_ns / 1000000000);
     if (localtime_r(&when_s, &local))
@@ -120,14 +138,14 @@ void tt__report_first(tt__streams *streams, const tt__job *job, const tt__first 
     print_place(first, place, sizeof place);
     /* Another node's clock may be behind: nothing ends before it began. */
     double after_s = 1e-9 * ((double)w->when.realtime_ns - (double)started->realtime_ns);
-    tt__streams_alarm(
-        streams, "tutti run: rank %d %s: %s (%slocal rank %d, pid %d, at %s.%03d, %.1f s after the start)", first->rank,
-        w->secondary    ? "failed because of another rank"
-        : first->unsure ? "failed, perhaps because of that"
-        : first->alike  ? "failed, as others did"
-                        : "failed first",
-        describe_end(w, how, sizeof how), place, first->local_rank, (int)w->pid, clock,
-        (int)(w->when.realtime_ns / 1000000 % 1000), after_s > 0 ? after_s : 0);
+    tt__streams_alarm(streams, "tutti run: rank %d %s: %s (%slocal rank %d%s, at %s.%03d, %.1f s after the start)",
+                      first->rank,
+                      w->secondary    ? "failed because of another rank"
+                      : first->unsure ? "failed, perhaps because of that"
+                      : first->alike  ? "failed, as others did"
+                                      : "failed first",
+                      describe_end(w, how, sizeof how), place, first->local_rank, pid_text(w, pid), clock,
+                      (int)(w->when.realtime_ns / 1000000 % 1000), after_s > 0 ? after_s : 0);
     say_reasons(streams, job, first);
 }
 
@@ -168,25 +186,30 @@ static bool same_words(const tt__job *job, const tt__worker *workers, int i, int
 static bool ended_alike(const tt__job *job, const tt__worker *workers, int i, int k) {
     const tt__worker *a = &workers[i], *b = &workers[k];
     return a->ended == b->ended && a->status == b->status && a->exec_errno == b->exec_errno &&
-           a->sent_signal == b->sent_signal && a->secondary == b->secondary && same_words(job, workers, i, k);
+           cause_signal(a) == cause_signal(b) && a->secondary == b->secondary && same_words(job, workers, i, k);
 }
 
-/* List the ranks from `rank` on that ended like it, except `first`, as "1, 3-7". Returns how many. */
+/* List the ranks from `rank` on that ended like it, except `first`, as "1, 3-7" or, without room for all, as "1, 3-7
+ * and 90 more". Returns how many. */
 static int list_alike(const tt__job *job, const tt__worker *workers, int rank, int first, char *text, size_t size) {
-    int n = job->workers;
+    enum { LONGEST = sizeof ", 1000-1001 and 1000000 more" };
+    int n = job->workers, count = 0, listed = 0;
     size_t used = 0;
-    int count = 0;
     for (int r = rank, last; r < n; r = last + 1) {
         last = r;
         if (r == first || !ended_alike(job, workers, r, rank))
             continue;
         while (last + 1 < n && last + 1 != first && ended_alike(job, workers, last + 1, rank))
             last++;
-        if (used < size)
-            used += (size_t)snprintf(text + used, size - used, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "",
-                                     job->first_rank + r, job->first_rank + last);
         count += last - r + 1;
+        if (used + LONGEST > size)
+            continue;
+        used += (size_t)snprintf(text + used, size - used, last > r ? "%s%d-%d" : "%s%d", listed ? ", " : "",
+                                 job->first_rank + r, job->first_rank + last);
+        listed = count;
     }
+    if (listed < count)
+        snprintf(text + used, size - used, " and %d more", count - listed);
     return count;
 }
 
@@ -197,7 +220,7 @@ static void report_alike(tt__streams *streams, const tt__job *job, const tt__wor
         snprintf(how, sizeof how, "end unknown");
     else
         describe_end(w, how, sizeof how);
-    if (w->sent_signal && w->status)
+    if (cause_signal(w) && w->status)
         snprintf(why, sizeof why, ", after tutti sent %s", tt__signal_name(w->sent_signal, name, sizeof name));
     else if (w->secondary)
         snprintf(why, sizeof why, ", because of another rank");

@@ -12,7 +12,12 @@
 
 const char *tt__signal_name(int sig, char *text, size_t size) {
     const char *name = sigabbrev_np(sig);
-    snprintf(text, size, "%s%s", name ? "SIG" : "signal", name ? name : "");
+    if (name)
+        snprintf(text, size, "SIG%s", name);
+    else if (sig >= SIGRTMIN)
+        snprintf(text, size, "SIGRTMIN+%d", sig - SIGRTMIN);
+    else
+        snprintf(text, size, "signal %d", sig);
     return text;
 }
 

@@ -38,7 +38,7 @@ const char *tt__end_text(int wait_status, char *text, size_t size);
 /* Return the exit code as a shell gives it: the worker's, or 128 + signal. */
 int tt__end_code(int wait_status);
 
-/* Write the name of a signal: "SIGKILL", or "signal" if it has none. Returns `text`. */
+/* Write the name of a signal: "SIGKILL", "SIGRTMIN+1", or "signal 33" if it has none. Returns `text`. */
 const char *tt__signal_name(int sig, char *text, size_t size);
 
 /* Did it end because the launcher told it to? Not if it can't be executed, or had reported a failure before. */

@@ -6,6 +6,7 @@ import pathlib
 import pty
 import re
 import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -202,15 +203,31 @@ class Memory(unittest.TestCase):
         group = limited_group(100 << 20)
         if not group:
             self.skipTest("no control group can be made here")
-        eat = "test $RANK = 0 && exec sleep 600; exec python3 -c 'x = b\"a\" * (1 << 29)'"
+        eat = "test $RANK = 0 && exec sleep 600; {} python3 -c 'x = b\"a\" * (1 << 29)'; exit $?"
+        said = {}
         try:
-            done = subprocess.run(["sh", "-c", f'echo $$ >{group}/cgroup.procs; exec "$0" "$@"', TUTTI, "run",
-                                   "--standalone", "--nproc-per-node=2", "--settle-period=0.1", "sh", "-c", eat],
-                                  capture_output=True, text=True, timeout=DEADLINE, env=PLAIN)
+            for how in ("exec", ""):  # as a rank itself, and below a shell, which exits with 137 then
+                said[how] = subprocess.run(["sh", "-c", f'echo $$ >{group}/cgroup.procs; exec "$0" "$@"', TUTTI, "run",
+                                            "--standalone", "--nproc-per-node=2", "--settle-period=0.1", "sh", "-c",
+                                            eat.format(how)],
+                                           capture_output=True, text=True, timeout=DEADLINE, env=PLAIN).stderr
         finally:
             os.rmdir(group)
-        self.assertIn("rank 1 failed first: killed by SIGKILL", done.stderr)
-        self.assertIn(f"because memory ran out: this control group (container) may have {100 << 20} bytes", done.stderr)
+        self.assertIn("rank 1 failed first: killed by SIGKILL", said["exec"])
+        self.assertIn("rank 1 failed first: exit code 137", said[""])
+        self.assertIn("    a process that it started was killed by the kernel because memory ran out", said[""])
+        for text in said.values():
+            self.assertIn(f"because memory ran out: this control group (container) may have {100 << 20} bytes", text)
+
+
+class Stderr(unittest.TestCase):
+    def test_a_message_is_written_at_once(self):
+        """Launchers of several nodes may share a stderr; this one keeps what is written at a time apart."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        ours.settimeout(DEADLINE)
+        with ours, theirs:
+            subprocess.run([TUTTI, "run", "no-such-program"], stderr=theirs, timeout=DEADLINE, env=PLAIN, check=False)
+            self.assertEqual(ours.recv(4096), b"tutti run: no-such-program: there is no such program in PATH\n")
 
 
 class FileSize(unittest.TestCase):

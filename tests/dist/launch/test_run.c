@@ -322,6 +322,7 @@ static void missing_programs_are_one_error(void **state) {
                  {"no-such-script.py", "no-such-script.py: there is no such", 127},
                  {plain, "is not executable", 126},
                  {folder, "is not a file that can be run", 126},
+                 {"", "expected a program to run, got an empty name", 126},
                  {script, "--no-python forbids", 126}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         process *p = run_tutti("run", "--standalone", "--nproc-per-node=2", "--no-python", cases[i].program);
@@ -334,6 +335,7 @@ static void missing_programs_are_one_error(void **state) {
     write_file(script, "#!/no/such/interpreter\n", 0755);
     process *p = run_tutti("run", "--standalone", "--nproc-per-node=2", script);
     assert_contains(p->text[1], "failed first: could not be started: No such file or directory");
+    assert_contains(p->text[1], "the interpreter in its first line");
     assert_int_equal(p->code, 127);
     process_free(p);
     assert_int_equal(remove_folder(folder), 3);

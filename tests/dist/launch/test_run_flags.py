@@ -49,6 +49,25 @@ class Flags(unittest.TestCase):
                        PET_VIRTUAL_LOCAL_RANK="1")
         self.assertEqual(said.stdout, "<1>x 0\n")
 
+    def test_wrong_variables_are_named(self):
+        for name, value in (("NNODES", "x"), ("NODE_RANK", "1"), ("MAX_RESTARTS", "-1"), ("TEE", "9"), ("WIRE", "x"),
+                            ("RDZV_BACKEND", "zeus"), ("RDZV_CONF", "timeout=x"), ("GRACE_PERIOD", "1h")):
+            flag, variable = "--" + name.lower().replace("_", "-"), {f"PET_{name}": value}
+            self.assertIn(f"(PET_{name} gives {flag})\n", run("true", code=2, **variable).stderr)
+            self.assertNotIn("PET_", run(f"{flag}={value}", "true", code=2, **variable).stderr)
+
+    def test_without_ipv4(self):
+        """The error spoke of a port, of which none was asked for. With an IPv6 address the job runs."""
+        inner = 'ip link set lo up && ip -4 addr del 127.0.0.1/8 dev lo || exit 77; exec "$@"'
+        for flags, code in (((), 1), (("--master-addr=::1",), 0)):
+            said = subprocess.run(["unshare", "-rn", "sh", "-c", inner, "sh", TUTTI, "run", *flags, "true"], text=True,
+                                  capture_output=True, timeout=DEADLINE, check=False)
+            if said.returncode in (77, 127) or "unshare" in said.stderr:
+                self.skipTest("no network name space can be made here")
+            self.assertEqual(said.returncode, code, said.stderr)
+            if code:
+                self.assertIn("tutti run: --master-addr: can't serve on 127.0.0.1:0: no interface", said.stderr)
+
     def test_virtual_local_rank(self):
         script = "echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES"
         for cuda, hip, devices in ((None, None, "012"), ("4, 5,7", None, "457"),

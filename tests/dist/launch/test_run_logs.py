@@ -65,6 +65,7 @@ class Logs(unittest.TestCase):
         said = process.communicate(timeout=DEADLINE)[1].decode()
         os.close(reader)
         self.assertEqual(process.returncode, 0, said)
+        self.assertIn(f"has stopped reading: the rest of what the workers wrote is in {self.logs}", said)
         self.assertEqual(self.read("0/stdout.log"), "".join(f"{i}\n" for i in range(1, 300001)))
 
     def test_tee_shows_all(self):

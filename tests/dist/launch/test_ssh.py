@@ -129,9 +129,23 @@ class Ssh(unittest.TestCase):
             self.assertEqual([process.stdout.readline() for _ in range(2)], ["ready\n"] * 2)
             for _ in range(signals):
                 process.send_signal(signal.SIGTERM)
-                self.assertIn("got signal 15", process.stderr.readline())
+                self.assertIn("got SIGTERM", process.stderr.readline())
             process.communicate(timeout=DEADLINE)
             self.assertEqual(process.returncode, 143)
+
+    def test_a_host_that_hangs(self):
+        """Its ssh takes all, answers nothing and never ends. One signal is enough to end the job, after a while."""
+        hang = self.folder / "hang"
+        hang.write_text("#!/bin/sh\necho ready\nsleep 1000 & exec cat >/dev/null\n", encoding="utf-8")
+        hang.chmod(0o755)
+        self.env["TUTTI_SSH"] = str(hang)
+        process = self.start("--ssh=a", "--grace-period=0", "true")
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, 143, errors)
+        self.assertIn("host a has not ended in time: not waiting for it\n", errors)
+        self.assertNotIn("no launcher there", errors)
 
     def test_an_ssh_that_runs_nothing(self):
         for ssh in ("/bin/true", "/bin/false"):
@@ -189,8 +203,10 @@ class Ssh(unittest.TestCase):
                            (("--ssh=a,b", "--nnodes=3"), "--nnodes is 3, but --ssh lists 2 hosts"),
                            (("--ssh=a", "--nnodes=2"), "--nnodes is 2, but --ssh lists 1 host\n"),
                            (("--ssh=a", "--node-rank=0"), "--node-rank and --ssh were given"),
+                           (("--ssh=a", "--dry-run"), "--dry-run and --ssh were given: expected one of them"),
                            (("--hostfile=missing",), "missing: can't be read: No such file"),
-                           (("--hostfile=pipe",), "pipe: can't be read"),
+                           (("--hostfile=pipe",), "pipe: can't be read: expected a file, got a folder, a pipe"),
+                           (("--hostfile=/",), "/: can't be read: expected a file, got a folder"),
                            (("--hostfile=empty",), "expected a host a line, found none"),
                            (("--hostfile=bad",), "bad, line 2: expected HOST slots=N, got \"4\"")):
             code, _, errors = self.run_hosts(*argv, "true")

@@ -351,6 +351,12 @@ class Elastic(unittest.TestCase):
         first.wait_for_world(1)
         self.assertEqual(first.end()[0], 0)
 
+    def test_enough_nodes_begin_although_the_last_call_is_longer(self):
+        """They gave up: "not all of 1 nodes came: 1 of at least 1 is here"."""
+        first = self.start(nnodes="1:2", script=SAY, conf="timeout=1,last_call_timeout=1000")
+        first.wait_for_world(1)
+        self.assertEqual(first.end()[0], 0)
+
     def test_a_program_that_is_missing_on_one_node(self):
         first = self.start()
         first.wait_for_world(1)

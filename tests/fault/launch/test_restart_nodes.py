@@ -239,6 +239,16 @@ class Restarts(unittest.TestCase):
         for _, _, err in results.values():
             self.assertNotIn("starting again", err)
 
+    def test_a_lost_keeper_is_the_cause_on_all_nodes(self):
+        job = Job("sh", "-c", f"echo ready $PPID; {FOREVER}", flags=["--settle-period=1"])
+        job.wait_for_line(0, "ready")
+        keeper = int(job.wait_for_line(1, "ready").split()[1])
+        job.wait_for_line(1, "ready")
+        os.kill(keeper, signal.SIGKILL)
+        for node, (code, _, err) in job.end().items():
+            self.assertNotEqual(code, 0, err)
+            self.assertRegex(err, "the keeper process .* was killed", node)
+
     def test_what_cannot_be_executed_on_one_node_ends_all(self):
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder) / "program"

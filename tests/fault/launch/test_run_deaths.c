@@ -146,6 +146,26 @@ static void keeper_frozen(void **state) {
     end_job(p);
 }
 
+/* It has reported the end of all, and was waited for without end. */
+static void keeper_frozen_at_the_end(void **state) {
+    (void)state;
+    process *p = process_start((const char *const[]){tutti(), "run", "--standalone", "--grace-period=0.1", "sh", "-c",
+                                                     "echo ready, I am $$, my parent is $PPID.; exec sleep 1000", NULL},
+                               NULL, -1);
+    process_expect(p, 0, ".\n", 1);
+    pid_t worker = number_after(p, "I am "), keeper = number_after(p, "my parent is ");
+    kill(p->pid, SIGSTOP);
+    kill(worker, SIGKILL);
+    while (kill(worker, 0) == 0)
+        poll(NULL, 0, 5);
+    kill(keeper, SIGSTOP);
+    kill(p->pid, SIGTERM);
+    kill(p->pid, SIGCONT);
+    process_finish(p);
+    assert_int_equal(p->code, 143);
+    process_free(p);
+}
+
 static void signals_are_passed_on(void **state) {
     (void)state;
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
@@ -513,6 +533,7 @@ int main(void) {
         cmocka_unit_test(whole_process_group_killed),
         cmocka_unit_test(keeper_killed),
         cmocka_unit_test(keeper_frozen),
+        cmocka_unit_test(keeper_frozen_at_the_end),
         cmocka_unit_test(signals_are_passed_on),
         cmocka_unit_test(ctrl_c_comes_once),
         cmocka_unit_test(ctrl_z_stops_all),

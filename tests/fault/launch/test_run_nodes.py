@@ -157,6 +157,9 @@ class Nodes(unittest.TestCase):
             self.assertEqual(code, 1)
             self.assertRegex(err,
                              "not all of 3 nodes came within 3 s: waiting for node 1|node 0 ended before all nodes")
+        for nodes, missing in ((4, "node 1, node 3"), (100, r"node 1(, node \d+){15,20} and 7\d more")):
+            job = Job("true", nodes=nodes, flags=["--rdzv-conf=timeout=1"], only=(0, 2))
+            self.assertRegex(job.end()[0][2], f"came within 1 s: waiting for {missing}\n")
         job = Job("true", flags=["--rdzv-conf=timeout=1"], only=(1,))
         code, _, err = job.end()[1]
         self.assertEqual(code, 1)

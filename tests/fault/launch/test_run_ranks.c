@@ -305,10 +305,28 @@ static void a_failing_step_is_named(void **state) {
     process_free(p);
 }
 
+/* Without /proc, what ranks leave behind can't be found. It was lost without a word. */
+static void without_proc_what_is_left_behind_is_told(void **state) {
+    (void)state;
+    process *p = process_run((const char *const[]){"unshare", "-m", "sh", "-c",
+                                                   "mount -t tmpfs none /proc || exit 77; exec \"$@\"", "sh", tutti(),
+                                                   "run", "--standalone", "--grace-period=0.1", "--settle-period=0.1",
+                                                   "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!", NULL},
+                             NULL);
+    if (p->code != 77 && !strstr(p->text[1], "unshare")) {
+        assert_int_equal(kill((pid_t)atoi(p->text[0]), SIGKILL), 0);
+        assert_contains(p->text[1], "tutti run: /proc can't be read");
+        assert_contains(p->text[1], "tutti run: 1 process of the job can't be killed\n");
+        assert_int_equal(p->code, 0);
+    }
+    process_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inherited_state_is_the_workers),
         cmocka_unit_test(a_failing_step_is_named),
+        cmocka_unit_test(without_proc_what_is_left_behind_is_told),
         cmocka_unit_test(a_killed_rank_is_the_first_failure),
         cmocka_unit_test(a_killed_rank_over_tcp_is_told_with_its_signal),
         cmocka_unit_test(a_killed_rank_is_told_with_its_signal_wherever_the_ranks_meet),

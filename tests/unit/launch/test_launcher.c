@@ -495,6 +495,51 @@ static void reports_show_a_progress_bar_as_it_was_last(void **state) {
     assert_string_equal(lines, "stderr:\n    | 100%\n    | plain\n    | \n    | killed at 7%\n");
 }
 
+/* The list of the ranks was cut in the middle of a number, which named a rank that had ended in another way. */
+static void a_list_without_room_tells_how_many_more(void **state) {
+    enum { N = 600 };
+    fixture *f = *state;
+    tt__worker workers[N] = {0};
+    const tt__job job = {.workers = N};
+    int listed = 1, last = 0, more = 0;
+    for (int i = 0; i < N; i++)
+        workers[i] = ended(i, (3 + i % 2) << 8);
+    tt__report_others(&f->streams, &job, workers, -1);
+    tt__streams_flush(&f->streams, PATIENCE_MS);
+    const char *text = came_out(f), *end = strstr(text, " and ");
+    assert_non_null(end);
+    for (const char *at = text; (at = strstr(at, ", ")) && at < end; listed++)
+        assert_int_equal((last = atoi(at += 2)) % 2, 0);
+    assert_int_equal(sscanf(end, " and %d more: exit code 3\n", &more), 1);
+    assert_int_equal(listed + more, N / 2);
+    assert_int_equal(last, 2 * (listed - 1));
+}
+
+/* The other workers get SIGKILL at once then, which has nothing to do with ranks that could not be started either. */
+static void a_rank_without_a_process_has_no_pid_and_got_no_signal(void **state) {
+    fixture *f = *state;
+    tt__worker workers[2] = {ended(0, 127 << 8), ended(1, 127 << 8)};
+    const tt__job job = {.workers = 2, .file = "prog"};
+    const tt__moment started = {.realtime_ns = INT64_C(1000000000000)};
+    workers[0].exec_errno = workers[1].exec_errno = EAGAIN;
+    workers[1].sent_signal = SIGKILL;
+    const tt__first first = {.worker = &workers[0], .tail = ""};
+    tt__report_first(&f->streams, &job, &first, &started);
+    tt__report_others(&f->streams, &job, workers, 0);
+    tt__streams_flush(&f->streams, PATIENCE_MS);
+    const char *text = came_out(f);
+    assert_non_null(strstr(text, "(local rank 0, at "));
+    assert_non_null(strstr(text, "\ntutti run: rank 1: could not be started: Resource temporarily unavailable\n"));
+}
+
+static void every_signal_has_a_name(void **state) {
+    char text[32];
+    (void)state;
+    assert_string_equal(tt__signal_name(SIGKILL, text, sizeof text), "SIGKILL");
+    assert_string_equal(tt__signal_name(SIGRTMIN + 1, text, sizeof text), "SIGRTMIN+1");
+    assert_string_equal(tt__signal_name(33, text, sizeof text), "signal 33");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nothing_fails_before_the_start, set_up, tear_down),
@@ -518,6 +563,9 @@ int main(void) {
         cmocka_unit_test(a_crash_comes_before_an_exit_code_in_a_tie),
         cmocka_unit_test_setup_teardown(reports_stand_any_words_and_times, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reports_show_a_progress_bar_as_it_was_last, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_list_without_room_tells_how_many_more, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_without_a_process_has_no_pid_and_got_no_signal, set_up, tear_down),
+        cmocka_unit_test(every_signal_has_a_name),
         cmocka_unit_test(an_error_file_says_when),
         cmocka_unit_test(some_fail_alike),
         cmocka_unit_test(error_files_of_every_form),
