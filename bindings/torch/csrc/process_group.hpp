@@ -107,6 +107,16 @@ class ProcessGroupTutti : public Base {
     bool supportsAbortHooks() const override { return true; }
     void registerAbortHook(int64_t id, c10d::AbortHook hook) override { hooks_->abort.add(id, std::move(hook)); }
     void unregisterAbortHook(int64_t id) override { hooks_->abort.remove(id); }
+
+    // observed.cpp
+    void enableCollectivesTiming() override;
+    void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)> &&hook) override;
+    void waitForPendingWorks() override;
+#if TUTTI_TORCH_2_15
+    bool supportsCompletionHooks() const override { return true; }
+    void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override;
+    void unregisterCompletionHook(int64_t id) override;
+#endif
     bool supportsTensorAlloc(c10::DeviceIndex device) override; // DDP's reducer asks for its buckets
     at::Tensor allocateTensor(long size, at::TensorOptions options) override;
     void addEphemeralTimeout(const std::chrono::milliseconds &by) override { group_->health().extend(by); }
