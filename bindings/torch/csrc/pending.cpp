@@ -206,13 +206,17 @@ Tensors TuttiWork::result() {
 void TuttiWork::synchronize() { wait(kNoTimeout); }
 
 bool TuttiWork::wait(std::chrono::milliseconds timeout) {
-    if (timeout == kNoTimeout) {
-        pending_->wait();
-    } else if (!pending_->wait_for(timeout)) {
+    if (!ends_within(timeout == kNoTimeout ? std::chrono::milliseconds::max() : timeout)) {
         tt_ignore(tt_fail(TT_ERR_TIMEOUT, "%s: Work.wait: not done after the %lld ms that it was to wait; it goes on",
                           pending_->task().name(), static_cast<long long>(timeout.count())));
         raise(TT_ERR_TIMEOUT);
     }
+    return true;
+}
+
+bool TuttiWork::ends_within(std::chrono::milliseconds time) {
+    if (!pending_->is_done() && !pending_->wait_for(time))
+        return false;
     if (auto error = pending_->error()) {
         attend_to_python();
         std::rethrow_exception(error);

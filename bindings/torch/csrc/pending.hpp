@@ -90,6 +90,7 @@ class TuttiWork : public c10d::Work {
     Tensors result() override;
     void synchronize() override;
     bool wait(std::chrono::milliseconds timeout) override;
+    bool ends_within(std::chrono::milliseconds time); // false: it goes on. Throws what it failed with
     void abort() override;
     FuturePtr getFuture() override;
 #if TUTTI_TORCH_2

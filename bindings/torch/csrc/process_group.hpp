@@ -65,6 +65,9 @@ class ProcessGroupTutti : public Base {
     WorkPtr recv(Tensors &tensors, int peer, int tag) override;
     WorkPtr recvAnysource(Tensors &tensors, int tag) override;
 
+    // Receive from `peer`, or from any rank (TT_ANY_SOURCE), however long that may take. `into` is contiguous.
+    WorkPtr await_message(at::Tensor into, int peer, int tag);
+
     std::shared_ptr<Group> group() const { return group_.get(); }
 
     void setSequenceNumberForGroup() override {}
@@ -107,6 +110,10 @@ class ProcessGroupTutti : public Base {
     bool supportsAbortHooks() const override { return true; }
     void registerAbortHook(int64_t id, c10d::AbortHook hook) override { hooks_->abort.add(id, std::move(hook)); }
     void unregisterAbortHook(int64_t id) override { hooks_->abort.remove(id); }
+
+    // window.cpp
+    bool supportsWindow() const override { return true; }
+    c10::intrusive_ptr<c10d::Window> new_window(const std::optional<at::Tensor> &tensor) override;
 
     // observed.cpp
     void enableCollectivesTiming() override;

@@ -78,6 +78,20 @@ bool is_symmetric(Group &group, const at::Tensor &x) {
     return lies_there;
 }
 
+int64_t symmetric_offset(Group &group, const at::Tensor &x) {
+    if (!is_symmetric(group, x))
+        return -1;
+    const char *base = nullptr;
+    group.locked([&](tt_group *g) { base = static_cast<const char *>(tt__peer_memory(g, tt_get_rank(g), 0)); });
+    return base ? static_cast<const char *>(x.data_ptr()) - base : -1;
+}
+
+void *memory_of(Group &group, int rank, int64_t offset) {
+    const void *at = nullptr;
+    group.locked([&](tt_group *g) { at = tt__peer_memory(g, rank, offset); });
+    return const_cast<void *>(at);
+}
+
 // It can be resized, as some hooks of DDP's do with its buckets, and lies in ordinary memory then.
 at::Tensor symmetric_tensor(const std::shared_ptr<Group> &group, int64_t numel, const at::TensorOptions &options) {
     const size_t bytes = numel * options.dtype().itemsize();

@@ -15,6 +15,13 @@ at::Tensor symmetric_tensor(const std::shared_ptr<Group> &group, int64_t numel, 
 // Do x's elements lie in the memory that this rank shares?
 bool is_symmetric(Group &group, const at::Tensor &x);
 
+// Where x's elements begin in the memory that this rank shares; -1: they don't lie there.
+int64_t symmetric_offset(Group &group, const at::Tensor &x);
+
+// The memory that `rank` of the group shares, at that offset of its; nullptr: this rank can't reach it. Valid until the
+// group is left.
+void *memory_of(Group &group, int rank, int64_t offset);
+
 // From now on this thread's new CPU tensors lie in the group's symmetric memory; no group: in ordinary memory. Returns
 // the group that was set before.
 std::shared_ptr<Group> use_symmetric_memory(std::shared_ptr<Group> group);
