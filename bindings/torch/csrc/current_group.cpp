@@ -4,17 +4,17 @@ namespace tutti_torch {
 
 std::shared_ptr<Group> CurrentGroup::exchange(std::shared_ptr<Group> next) {
     std::lock_guard<std::mutex> guard(lock_);
-    std::shared_ptr<Group> before = all_.empty() ? nullptr : all_.back();
-    if (next) {
-        now_.store(next.get(), std::memory_order_release);
+    Group *before = now_.exchange(next.get(), std::memory_order_acq_rel);
+    if (next)
         all_.push_back(std::move(next));
-    }
-    return before;
+    return before ? before->shared_from_this() : nullptr;
 }
 
-void CurrentGroup::fail_none() {
-    tt_ignore(tt_fail(TT_ERR_STATE, "the process group has no members before reconfigure(): it was made with "
-                                    "enable_reconfigure=True"));
+void CurrentGroup::fail_none() const {
+    tt_ignore(tt_fail(TT_ERR_STATE, all_.empty()
+                                        ? "the process group has no members before reconfigure(): it was made with "
+                                          "enable_reconfigure=True"
+                                        : "the process group is suspended: all its ranks have to call resume() first"));
     raise(TT_ERR_STATE);
 }
 

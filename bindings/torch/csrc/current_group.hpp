@@ -14,6 +14,8 @@ class CurrentGroup {
   public:
     // nullptr: there is none before reconfigure().
     explicit CurrentGroup(std::shared_ptr<Group> first) { exchange(std::move(first)); }
+    CurrentGroup(const CurrentGroup &) = delete;
+    CurrentGroup &operator=(const CurrentGroup &) = delete;
 
     // Throws where there is none.
     std::shared_ptr<Group> get() const { return (*this)->shared_from_this(); }
@@ -25,11 +27,11 @@ class CurrentGroup {
     }
     Group *find() const { return now_.load(std::memory_order_acquire); } // nullptr: there is none
 
-    // Returns the one before, which has not been left yet.
+    // Returns the one before, which has not been left yet. `next`: nullptr: there is none until resume().
     std::shared_ptr<Group> exchange(std::shared_ptr<Group> next);
 
   private:
-    [[noreturn]] static void fail_none();
+    [[noreturn]] void fail_none() const;
 
     std::atomic<Group *> now_{nullptr};
     std::mutex lock_;

@@ -6,13 +6,6 @@
 
 namespace tutti_torch {
 
-namespace {
-
-// How long a group that is destroyed waits for calls that only its own threads wait for, as sends that were dropped.
-constexpr std::chrono::milliseconds kDrain{2000};
-
-} // namespace
-
 ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
                                      std::chrono::milliseconds timeout)
     : ProcessGroupTutti(Group::join(store, rank, size, timeout), store, rank, size, timeout) {}
@@ -81,6 +74,10 @@ at::Tensor ProcessGroupTutti::allocateTensor(long size, at::TensorOptions option
                         options.device()));
     return symmetric_tensor(group_.get(), size, options);
 }
+
+#if TUTTI_TORCH_2_15
+std::shared_ptr<c10::Allocator> ProcessGroupTutti::getMemAllocator() { return symmetric_allocator(group_.get()); }
+#endif
 #endif
 
 } // namespace tutti_torch

@@ -15,13 +15,17 @@
 
 namespace tutti_torch {
 
+// How long a group that is left waits for calls that only its own threads wait for, as sends that were dropped.
+constexpr std::chrono::milliseconds kDrain{2000};
+
 // What a handle of get_reconfigure_handle() says of this rank: reconfigure.cpp.
 struct Membership {
     Membership();
 
     const std::string nonce; // no other back end has it
     int64_t uuid = -1;       // of the last reconfigure() that succeeded
-    std::mutex changing;     // held by reconfigure()
+    int resumes = 0;         // since
+    std::mutex changing;     // held by reconfigure(), suspend() and resume()
 };
 
 class ProcessGroupTutti : public Base {
@@ -106,6 +110,13 @@ class ProcessGroupTutti : public Base {
     bool supportsReconfigure() const override { return true; }
     c10d::ReconfigureHandle get_reconfigure_handle() const override;
     WorkPtr reconfigure(const c10d::ReconfigureOptions &opts) override;
+
+#if TUTTI_TORCH_2_15
+    void suspend() override;
+    void resume() override;
+    std::unordered_map<std::string, uint64_t> getMemoryStats() override;
+    std::shared_ptr<c10::Allocator> getMemAllocator() override;
+#endif
 
     bool supportsAbortHooks() const override { return true; }
     void registerAbortHook(int64_t id, c10d::AbortHook hook) override { hooks_->abort.add(id, std::move(hook)); }

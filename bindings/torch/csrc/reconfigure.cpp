@@ -1,4 +1,4 @@
-// Another membership in the same process: those whose handles are given meet anew through the store and go on as a group
+// Other connections in the same process, and other members: those whose handles are given meet anew through the store and go on as a group
 // of their own. The old group is left once the new one is there, so a meeting that fails changes nothing.
 //
 // A handle names a back end of one process, and what that was a member of when it was asked for:
@@ -8,6 +8,7 @@
 #include "current_group.hpp"
 #include "errors.hpp"
 #include "process_group.hpp"
+#include "symmetric.hpp"
 
 #if TUTTI_TORCH_NEWEST
 
@@ -152,7 +153,7 @@ ReconfigureHandle ProcessGroupTutti::get_reconfigure_handle() const {
 WorkPtr ProcessGroupTutti::reconfigure(const c10d::ReconfigureOptions &opts) {
     const std::unique_lock<std::mutex> alone(membership_.changing, std::try_to_lock);
     if (!alone)
-        refuse("reconfigure: another thread is reconfiguring this process group");
+        refuse("reconfigure: another thread is changing this process group");
     const std::vector<Handle> handles = ordered(opts);
     const int rank = place_of(parse_handle(get_reconfigure_handle()), handles);
     const auto timeout = opts.timeout.value_or(options_->timeout);
@@ -169,12 +170,49 @@ WorkPtr ProcessGroupTutti::reconfigure(const c10d::ReconfigureOptions &opts) {
     size_ = size;
     sequence_ = 0;
     membership_.uuid = opts.uuid;
+    membership_.resumes = 0;
     if (left) {
         WithoutGil unlocked;
         left->shutdown(std::chrono::milliseconds(0));
     }
     return completed_work();
 }
+
+#if TUTTI_TORCH_2_15
+
+// ---- memory
+
+// All that the group has is given back: shared memory, connections, threads. Symmetric tensors stay.
+void ProcessGroupTutti::suspend() {
+    const std::unique_lock<std::mutex> alone(membership_.changing, std::try_to_lock);
+    if (!alone)
+        refuse("suspend: another thread is changing this process group");
+    const std::shared_ptr<Group> group = group_.get();
+    WithoutGil unlocked;
+    barrier({})->wait(); // no rank waits for a call of a group that others have left
+    group_.exchange(nullptr);
+    group->shutdown(kDrain);
+}
+
+// The same ranks meet again.
+void ProcessGroupTutti::resume() {
+    const std::unique_lock<std::mutex> alone(membership_.changing, std::try_to_lock);
+    if (!alone)
+        refuse("resume: another thread is changing this process group");
+    if (group_.find())
+        refuse("resume: expected a process group that suspend() has suspended");
+    const std::string prefix = c10::str("resume/", membership_.uuid, "/", membership_.resumes++);
+    WithoutGil unlocked;
+    group_.exchange(Group::join(c10::make_intrusive<c10d::PrefixStore>(prefix, store_), getRank(), getSize(),
+                                options_->timeout, hooks_));
+}
+
+std::unordered_map<std::string, uint64_t> ProcessGroupTutti::getMemoryStats() {
+    const tt__shared_bytes bytes = shared_bytes(*group_.get());
+    return {{"group_shared", bytes.area}, {"symmetric_used", bytes.used}, {"symmetric_limit", bytes.limit}};
+}
+
+#endif
 
 } // namespace tutti_torch
 

@@ -16,7 +16,7 @@ PROGRAM = HERE / "torch_reconfigure.py"
 AS_GLOO = ("all_of_them", "without_one", "parts_and_whole", "late_ones", "in_a_set", "messages", "used_twice",
            "after_an_abort", "after_a_timeout")
 OWN = ("no_members_yet", "wrong_handles", "one_does_not_come", "other_members", "store_is_gone", "works_under_way",
-       "hooks_stay", "many_times")
+       "hooks_stay", "many_times", "suspended")
 
 
 class Reconfigure(unittest.TestCase):

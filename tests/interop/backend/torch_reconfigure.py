@@ -330,6 +330,33 @@ def many_times():
     expect(open_files[-1] <= open_files[4], f"open descriptors: {open_files}")
 
 
+# ---- memory
+
+
+def suspended():
+    """A suspended group holds nothing; its ranks, hooks and symmetric tensors are there again after resume()."""
+    begin()
+    become(2100, exchanged("first"))
+    refused(backend().resume, "that suspend() has suspended", kind=ValueError)
+    with tutti_torch.symmetric_memory():
+        held = torch.ones(1 << 16)
+    dist.all_reduce(held)
+    stats = backend().memory_stats
+    stats = stats() if callable(stats) else stats
+    expect(stats["group_shared"] > 0 and stats["symmetric_limit"] > stats["symmetric_used"] >= 4 << 16, f"{stats}")
+    for number in range(3):
+        backend().suspend()
+        refused(lambda: dist.all_reduce(held), "is suspended", "resume()")
+        refused(backend().suspend, "is suspended")
+        all_here(f"suspended {number}")
+        backend().resume()
+        expect_member(RANK, WORLD)
+    expect(held[0] == WORLD, "the tensor")
+    backend().suspend()
+    become(2101, exchanged("second"))  # another way to go on
+    expect_member(RANK, WORLD)
+
+
 # ---- ranks that die
 
 
