@@ -112,6 +112,7 @@ class ProcessGroupTutti : public Base {
     WorkPtr reconfigure(const c10d::ReconfigureOptions &opts) override;
 
 #if TUTTI_TORCH_2_15
+    bool isInitialized() override { return group_.find() != nullptr; }
     void suspend() override;
     void resume() override;
     std::unordered_map<std::string, uint64_t> getMemoryStats() override;

@@ -57,7 +57,7 @@ TT__EXPORT void tt__local_memory_free(tt__local_memory *memory);
 
 /* Shared memory that this process has made, in bytes. */
 typedef struct tt__shared_bytes {
-    size_t area; /* of this group alone: what its calls go through */
+    size_t area;        /* of this group alone: what its calls go through */
     size_t used, limit; /* symmetric memory of all groups of the process: taken, and the most that can be */
 } tt__shared_bytes;
 
