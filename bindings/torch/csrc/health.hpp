@@ -16,8 +16,8 @@ class Health {
   public:
     explicit Health(std::shared_ptr<Hooks> hooks) : hooks_(std::move(hooks)) {}
 
-    // A call has failed. Errors that leave the group as it was are none of its own. Runs the abort hooks when it breaks.
-    // This thread's last error is the call's.
+    // A call has failed. Errors that leave the group as it was are none of its own. Runs the abort hooks when it
+    // breaks. This thread's last error is the call's.
     void note(tt_status status);
     tt_status broken_by() const { return broken_by_.load(std::memory_order_acquire); } // TT_OK: it works
 

@@ -1,5 +1,6 @@
-// Other connections in the same process, and other members: those whose handles are given meet anew through the store and go on as a group
-// of their own. The old group is left once the new one is there, so a meeting that fails changes nothing.
+// Other connections in the same process, and other members: those whose handles are given meet anew through the store
+// and go on as a group of their own. The old group is left once the new one is there, so a meeting that fails changes
+// nothing.
 //
 // A handle names a back end of one process, and what that was a member of when it was asked for:
 //

@@ -146,8 +146,8 @@ at::Tensor TuttiWindow::map_remote_tensor(int64_t rank) {
     const int r = rank_of(rank, "map_remote_tensor");
     void *at = reach(r);
     if (!at)
-        refuse(c10::str("Window.map_remote_tensor: the tensor of rank ", r, " can't be mapped: it is on another host, or "
-                        "was not made within tutti_torch.symmetric_memory()"));
+        refuse(c10::str("Window.map_remote_tensor: the tensor of rank ", r, " can't be mapped: it is on another host, "
+                        "or was not made within tutti_torch.symmetric_memory()"));
     auto self = c10::intrusive_ptr<TuttiWindow>::reclaim_copy(this); // the mapping is the group's
     const at::Tensor held = tensor_;
     return at::from_blob(at, tensor_.sizes(), [self, held](void *) {}, tensor_.options());
@@ -204,9 +204,10 @@ WorkPtr TuttiWindow::put(const at::Tensor &tensor, int64_t rank, int64_t offset,
 
 // Receives what comes by messages, where there is a rank that can't write to this one's tensor itself.
 void TuttiWindow::start_thread() {
+    const int own = ranks_->getRank();
     bool needed = false;
     for (int r = 0; r < ranks_->getSize(); r++)
-        needed |= r != ranks_->getRank() && (peers_[ranks_->getRank()].offset < 0 || !memory_of(*ranks_->group(), r, 0));
+        needed |= r != own && (peers_[own].offset < 0 || !memory_of(*ranks_->group(), r, 0));
     puts_->set_tensor(bytes_of(tensor_));
     if (needed && !thread_.joinable())
         thread_ = std::thread(serve, ranks_, puts_);

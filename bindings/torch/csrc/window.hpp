@@ -1,8 +1,8 @@
 // One-sided communication: each rank's tensor is a window that the others write to and, where they share memory, map.
 //
-// A window has a group of its own, of the same ranks. put() writes to a tensor in symmetric memory where it lies. To any
-// other it sends a header and the elements, which a thread of that rank receives into the tensor. A signal is a message,
-// which says how many such puts its sender made before; wait_signal() waits for these as well.
+// A window has a group of its own, of the same ranks. put() writes to a tensor in symmetric memory where it lies. To
+// any other it sends a header and the elements, which a thread of that rank receives into the tensor. A signal is a
+// message, which says how many such puts its sender made before; wait_signal() waits for these as well.
 #pragma once
 
 #include "process_group.hpp"

@@ -1,6 +1,6 @@
 """bindings/torch, built for the PyTorch that runs this: windows beside a model in one process (torch_windows.py), over
-shared memory and TCP, and what a program hears of its calls (torch_observed.py). Skipped (77) where torch or its headers
-are missing, and under a sanitizer."""
+shared memory and TCP, and what a program hears of its calls (torch_observed.py). Skipped (77) where torch or its
+headers are missing, and under a sanitizer."""
 import pathlib
 import sys
 import unittest
@@ -25,8 +25,8 @@ class Backend(unittest.TestCase):
 
     def test_windows(self):
         for world in gate((3,), (2, 3, 4)):
-            self.expect_checks(world, WINDOWS, ("against_a_model", "views", "registering", "bad_input", "a_rank_leaves"),
-                               TRANSPORTS)
+            self.expect_checks(world, WINDOWS, ("against_a_model", "views", "registering", "bad_input",
+                                                "a_rank_leaves"), TRANSPORTS)
         self.expect_checks(2, WINDOWS, ("signals_count", "speed"), TRANSPORTS)
 
     def test_what_is_heard(self):

@@ -1,6 +1,6 @@
-"""What a program hears of its calls, with the back end tutti: hooks before and after them, of their completion and of
-a group that breaks, times. Argument: the name of a function below, or several cases (one_job.py). Started by
-`tutti run` on 2 ranks. Rank 0 prints "CASE: n checks", or "CASE lacks all: ..." where this PyTorch has no such thing."""
+"""What a program hears of its calls, with the back end tutti: hooks before and after them, of their completion and of a
+group that breaks, times. Argument: the name of a function below, or several cases (one_job.py). Started by `tutti run`
+on 2 ranks. Rank 0 prints "CASE: n checks", or "CASE lacks all: ..." where this PyTorch has no such thing."""
 import datetime
 import json
 import os

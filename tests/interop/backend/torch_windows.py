@@ -56,8 +56,8 @@ def against_a_model():
                     for target in range(WORLD):
                         for _ in range(draws.randrange(4)):
                             first = draws.randrange(part)
-                            values = torch.tensor([draws.randrange(100) for _ in range(draws.randrange(part - first + 1))],
-                                                  dtype=dtype)
+                            count = draws.randrange(part - first + 1)
+                            values = torch.tensor([draws.randrange(100) for _ in range(count)], dtype=dtype)
                             at = writer * part + first
                             model[target][at:at + len(values)] = values
                             if writer == RANK:
