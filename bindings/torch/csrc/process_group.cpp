@@ -12,9 +12,9 @@ ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store> &stor
 
 ProcessGroupTutti::ProcessGroupTutti(std::shared_ptr<Group> group, const c10::intrusive_ptr<c10d::Store> &store,
                                      int rank, int size, std::chrono::milliseconds timeout)
-    : Base(rank, size), group_(group), hooks_(group ? group->hooks() : std::make_shared<Hooks>()), store_(store) {
+    : Base(rank, size), hooks_(group ? group->hooks() : std::make_shared<Hooks>()), group_(group), store_(store) {
 #if TUTTI_TORCH_2
-    options_ = c10::make_intrusive<Options>("tutti", timeout);
+    options_ = c10::make_intrusive<TuttiOptions>(timeout);
 #endif
     init();
 }

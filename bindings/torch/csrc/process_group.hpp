@@ -18,6 +18,20 @@ namespace tutti_torch {
 // How long a group that is left waits for calls that only its own threads wait for, as sends that were dropped.
 constexpr std::chrono::milliseconds kDrain{2000};
 
+#if TUTTI_TORCH_2
+// Under TUTTI_TORCH_AS_GLOO PyTorch's logger of DistributedDataParallel takes whatever is called "gloo" for its own
+// ProcessGroupGloo, without asking, and reads the number of threads from its options. So ours have that, too, and the
+// pointer to them is where that class has its own: behind the base and 16 bytes.
+struct TuttiOptions : Base::Options {
+    explicit TuttiOptions(std::chrono::milliseconds timeout) : Options("tutti", timeout) {}
+#if TUTTI_TORCH_2_15
+    c10::intrusive_ptr<Options> clone() const override { return c10::make_intrusive<TuttiOptions>(*this); }
+#endif
+    std::vector<std::shared_ptr<void>> devices;
+    int threads = 0;
+};
+#endif
+
 // What a handle of get_reconfigure_handle() says of this rank: reconfigure.cpp.
 struct Membership {
     Membership();
@@ -160,14 +174,18 @@ class ProcessGroupTutti : public Base {
     WorkPtr allreduce_rows(Tensors &tensors, const c10d::AllreduceOptions &opts);
     bool is_root(int64_t root, const char *call) const;
 
+    std::shared_ptr<Hooks> hooks_; // the first two stay where they are: TuttiOptions
+#if TUTTI_TORCH_2
+    c10::intrusive_ptr<TuttiOptions> options_;
+#endif
     CurrentGroup group_;
-    std::shared_ptr<Hooks> hooks_;
     c10::intrusive_ptr<c10d::Store> store_; // to meet again
     std::atomic<uint64_t> sequence_{0};     // of collectives: sends and receives don't count
     std::atomic<int> shrinks_{0};
+#if TUTTI_TORCH_NEWEST
     Membership membership_;
+#endif
 #if TUTTI_TORCH_2
-    c10::intrusive_ptr<Options> options_;
     void note_in_batch(const WorkPtr &work);
     std::mutex batch_lock_;
     std::unique_ptr<std::vector<WorkPtr>> batch_; // calls since startCoalescing()

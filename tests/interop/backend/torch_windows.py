@@ -18,7 +18,6 @@ from torch._C import _distributed_c10d as c10d
 from torch_checks import expect
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-OVER_TCP = os.environ.get("TT_TRANSPORT") == "tcp"
 
 
 def within(**time):
@@ -114,7 +113,7 @@ def views():
     window = dist._new_window(tensor)
     expect(window.get_attr(1).access_type == c10d.WindowAccessType.UNIFIED, "unified")
     peer = (RANK + 1) % WORLD
-    if OVER_TCP:
+    if os.environ.get("TT_TRANSPORT") == "tcp":
         refused(lambda: window.map_remote_tensor(peer), "can't be mapped")
         return
     view = window.map_remote_tensor(peer)
