@@ -22,6 +22,13 @@
 #define TUTTI_TORCH_NEWEST 0
 #endif
 
+// Completion hooks, windows, timing and estimates of calls, as 2.15 has them.
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 15)
+#define TUTTI_TORCH_2_15 1
+#else
+#define TUTTI_TORCH_2_15 0
+#endif
+
 #include <vector>
 
 namespace tutti_torch {

@@ -27,12 +27,15 @@ std::set<Group *> &all_groups() {
 
 } // namespace
 
-Group::Group() : forks_(forks) { (void)counts_forks; }
+Group::Group(std::shared_ptr<Hooks> hooks) : hooks_(std::move(hooks)), health_(hooks_), forks_(forks) {
+    (void)counts_forks;
+}
 
 std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int world_size,
-                                   std::chrono::milliseconds timeout) {
+                                   std::chrono::milliseconds timeout, std::shared_ptr<Hooks> hooks,
+                                   const char *timeout_hint) {
     joining_process = getpid();
-    std::shared_ptr<Group> made = make();
+    std::shared_ptr<Group> made = make(std::move(hooks));
     made->store_ = adapt_store(store, timeout.count());
     tt_init_process_group_args a = TT_INIT_PROCESS_GROUP_ARGS_INIT;
     a.out = &made->group_;
@@ -43,20 +46,20 @@ std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store,
     const Interruption interruption;
     const tt_status status = tt_init_process_group_with(&a, offsetof(tt_init_process_group_args, tt_end));
     interruption.rethrow();
-    tutti_torch::check(status, TIMEOUT_OF_GROUP);
+    tutti_torch::check(status, timeout_hint);
     return known(std::move(made));
 }
 
 // A forked child's copy is left as it is: its locks may be held, and its threads are not there.
-std::shared_ptr<Group> Group::make() {
-    return std::shared_ptr<Group>(new Group, [](Group *group) {
+std::shared_ptr<Group> Group::make(std::shared_ptr<Hooks> hooks) {
+    return std::shared_ptr<Group>(new Group(std::move(hooks)), [](Group *group) {
         if (!group->is_inherited())
             delete group;
     });
 }
 
 std::shared_ptr<Group> Group::child(tt_group *made) {
-    std::shared_ptr<Group> group = make();
+    std::shared_ptr<Group> group = make(std::make_shared<Hooks>());
     group->group_ = made;
     group->store_ = store_;
     return known(std::move(group));

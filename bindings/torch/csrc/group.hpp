@@ -17,9 +17,11 @@ namespace tutti_torch {
 
 class Group : public std::enable_shared_from_this<Group> {
   public:
-    // Meet the others. Blocks at most `timeout`. Throws.
+    // Meet the others. Blocks at most `timeout`. Throws; `timeout_hint` says what gives a longer one.
     static std::shared_ptr<Group> join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int world_size,
-                                       std::chrono::milliseconds timeout);
+                                       std::chrono::milliseconds timeout,
+                                       std::shared_ptr<Hooks> hooks = std::make_shared<Hooks>(),
+                                       const char *timeout_hint = TIMEOUT_OF_GROUP);
     // A group of ranks of this one, which it may outlive.
     std::shared_ptr<Group> child(tt_group *made);
     ~Group();
@@ -65,6 +67,8 @@ class Group : public std::enable_shared_from_this<Group> {
             fail(status);
     }
     Health &health() { return health_; }
+    const Health &health() const { return health_; }
+    const std::shared_ptr<Hooks> &hooks() const { return hooks_; }
     Watch &watch() { return watch_; }
 
     void set_timeout(std::chrono::milliseconds timeout);
@@ -82,7 +86,7 @@ class Group : public std::enable_shared_from_this<Group> {
     bool is_inherited() const; // from the process of which this is a forked child
 
   private:
-    Group();
+    explicit Group(std::shared_ptr<Hooks> hooks);
     static std::shared_ptr<Group> known(std::shared_ptr<Group> made);
     [[noreturn]] void fail(tt_status status);
     [[noreturn]] static void fail_closed();
@@ -97,9 +101,10 @@ class Group : public std::enable_shared_from_this<Group> {
     bool await_users(std::chrono::milliseconds time);
     void destroy(const std::string &failure);
     void leave_for_good(std::chrono::milliseconds drain, const std::string &failure);
-    static std::shared_ptr<Group> make();
+    static std::shared_ptr<Group> make(std::shared_ptr<Hooks> hooks);
 
     std::shared_ptr<tt_store> store_; // also of its children: Tutti borrows it
+    const std::shared_ptr<Hooks> hooks_;
     Health health_;
     tt_group *group_ = nullptr;
     const int forks_; // of the process that joined

@@ -1,6 +1,5 @@
 #include "health.hpp"
 
-#include "errors.hpp"
 #include "pending.hpp"
 
 #include <algorithm>
@@ -58,37 +57,7 @@ void Health::note(tt_status status) {
     if (leaves_the_group(status) || !broken_by_.compare_exchange_strong(works, status))
         return;
     remember(status, tt_last_status() == status ? tt_last_error() : tt_status_text(status));
-    std::map<int64_t, std::shared_ptr<Hook>> hooks;
-    {
-        std::lock_guard<std::mutex> guard(lock_);
-        hooks = hooks_;
-    }
-    for (const auto &[id, hook] : hooks) {
-        try {
-            (*hook)();
-        } catch (const std::exception &e) {
-            TORCH_WARN("the back end tutti: an abort hook failed: ", e.what());
-        }
-    }
-}
-
-void Health::add_hook(int64_t id, Hook hook) {
-    auto kept = std::make_shared<Hook>(std::move(hook));
-    std::lock_guard<std::mutex> guard(lock_);
-    if (!hooks_.emplace(id, std::move(kept)).second)
-        refuse(c10::str("registerAbortHook: expected a number of its own, got ", id, ", which another hook has"));
-}
-
-void Health::remove_hook(int64_t id) {
-    std::shared_ptr<Hook> hook; // released when the lock is
-    std::lock_guard<std::mutex> guard(lock_);
-    const auto at = hooks_.find(id);
-    if (at != hooks_.end()) {
-        hook = std::move(at->second);
-        hooks_.erase(at);
-        return;
-    }
-    refuse(c10::str("unregisterAbortHook: expected the number of a hook, got ", id));
+    hooks_->abort.run();
 }
 
 void Health::extend(std::chrono::milliseconds by) {

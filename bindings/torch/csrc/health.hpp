@@ -1,13 +1,11 @@
-// Whether a group still works, who wants to hear that it doesn't, and time that PyTorch lends to calls for a while.
+// Whether a group still works, and time that PyTorch lends to calls for a while.
 #pragma once
 
-#include "compat.hpp"
+#include "hooks.hpp"
 
 #include <tutti/base.h>
 
 #include <atomic>
-#include <functional>
-#include <map>
 #include <mutex>
 
 namespace tutti_torch {
@@ -16,14 +14,12 @@ class Pending;
 
 class Health {
   public:
-    // A call has failed. Errors that leave the group as it was are none of its own. Runs the hooks when it breaks. This
-    // thread's last error is the call's.
+    explicit Health(std::shared_ptr<Hooks> hooks) : hooks_(std::move(hooks)) {}
+
+    // A call has failed. Errors that leave the group as it was are none of its own. Runs the abort hooks when it
+    // breaks. This thread's last error is the call's.
     void note(tt_status status);
     tt_status broken_by() const { return broken_by_.load(std::memory_order_acquire); } // TT_OK: it works
-
-    using Hook = std::function<void()>;
-    void add_hook(int64_t id, Hook hook);
-    void remove_hook(int64_t id);
 
     // Calls that begin from now on may take so much longer, until the first of them has ended. Several add up.
     void extend(std::chrono::milliseconds by);
@@ -48,8 +44,8 @@ class Health {
 
     std::atomic<tt_status> broken_by_{TT_OK};
     std::atomic<bool> extended_{false};
+    const std::shared_ptr<Hooks> hooks_;
     std::mutex lock_; // of what follows
-    std::map<int64_t, std::shared_ptr<Hook>> hooks_; // Python's may only be copied with the interpreter's lock held
     std::vector<Extension> extensions_;
 };
 

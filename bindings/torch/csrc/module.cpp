@@ -19,15 +19,19 @@ namespace {
 
 using namespace tutti_torch;
 
+// `later`: the group is made by reconfigure().
 c10::intrusive_ptr<Base> create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-                                const std::chrono::duration<float> &timeout) {
+                                const std::chrono::duration<float> &timeout, bool later) {
     if (timeout.count() <= 0)
         refuse(c10::str("init_process_group: expected a timeout of more than 0 s, got ", timeout.count(),
                         timeout.count() < -1e9f ? " (longer ones than 292 years overflow)" : ""));
     if (size < 1 || rank < 0 || rank >= size)
         refuse(c10::str("init_process_group: expected a rank of 0 to world_size - 1, got rank ", rank, " of ", size));
-    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);
-    return c10::make_intrusive<ProcessGroupTutti>(store, rank, size, std::max(ms, std::chrono::milliseconds(1)));
+    const auto ms = std::max(std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
+                             std::chrono::milliseconds(1));
+    if (later)
+        return c10::make_intrusive<ProcessGroupTutti>(nullptr, store, rank, size, ms);
+    return c10::make_intrusive<ProcessGroupTutti>(store, rank, size, ms);
 }
 
 std::shared_ptr<Group> group_of(const c10::intrusive_ptr<Base> &backend) {
@@ -59,7 +63,7 @@ void define_argument_error(py::module_ &m) {
 PYBIND11_MODULE(_C, m) {
     define_argument_error(m);
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
-          py::call_guard<py::gil_scoped_release>());
+          py::arg("later") = false, py::call_guard<py::gil_scoped_release>());
 #if TUTTI_TORCH_NEWEST
     // What new_group() calls on ranks that are in no part, where a device is bound to the group. It makes groups by a
     // meeting of their members alone, so the others have nothing to do.

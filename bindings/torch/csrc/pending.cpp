@@ -10,7 +10,10 @@ namespace tutti_torch {
 
 // ---- the call
 
-Pending::Pending(std::shared_ptr<Group> group, Task task) : group_(std::move(group)), task_(std::move(task)) {}
+static std::atomic<uint64_t> calls{0};
+
+Pending::Pending(std::shared_ptr<Group> group, Task task)
+    : group_(std::move(group)), task_(std::move(task)), key_(calls.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
 Pending::~Pending() {
     for (tt_work *work : handles)
@@ -22,11 +25,10 @@ bool Pending::is_collective() const {
            task_.type != c10d::OpType::RECVANYSOURCE;
 }
 
-void Pending::lend(std::chrono::milliseconds more, int64_t group_timeout_ms) {
-    if (more.count() <= 0)
-        return;
-    const bool own = task_.timeout.count() > 0;
-    task_.timeout = more + (own ? task_.timeout : std::chrono::milliseconds(group_timeout_ms));
+void Pending::set_limit(std::chrono::milliseconds more, std::chrono::milliseconds of_group) {
+    limit_ = task_.timeout.count() > 0 ? task_.timeout : of_group;
+    if (more.count() > 0)
+        task_.timeout = limit_ = limit_ + more;
 }
 
 void Pending::drop_results() {
@@ -58,13 +60,25 @@ void Pending::settle() {
         }
         task_.finish = nullptr;
         future = future_;
+        if (begun != Completion::Time())
+            ended_ = std::chrono::steady_clock::now();
         done_.store(true, std::memory_order_release);
     }
     group_->health().note(status);
     if (on_end)
         on_end();
+    if (!error_ && begun != Completion::Time())
+        group_->hooks()->completion.run({key_, task_.type, sequence, begun, ended_});
     if (future)
         complete_future(future);
+}
+
+float Pending::duration_ms() const {
+    if (begun == Completion::Time())
+        refuse(c10::str(task_.name(), ": Work.getDuration: expected _enable_collectives_timing() before the call"));
+    if (!is_done())
+        refuse(c10::str(task_.name(), ": Work.getDuration: expected a call that has ended: wait() for it first"));
+    return Completion{key_, task_.type, sequence, begun, ended_}.duration().count();
 }
 
 bool Pending::is_over() {
@@ -192,13 +206,17 @@ Tensors TuttiWork::result() {
 void TuttiWork::synchronize() { wait(kNoTimeout); }
 
 bool TuttiWork::wait(std::chrono::milliseconds timeout) {
-    if (timeout == kNoTimeout) {
-        pending_->wait();
-    } else if (!pending_->wait_for(timeout)) {
+    if (!ends_within(timeout == kNoTimeout ? std::chrono::milliseconds::max() : timeout)) {
         tt_ignore(tt_fail(TT_ERR_TIMEOUT, "%s: Work.wait: not done after the %lld ms that it was to wait; it goes on",
                           pending_->task().name(), static_cast<long long>(timeout.count())));
         raise(TT_ERR_TIMEOUT);
     }
+    return true;
+}
+
+bool TuttiWork::ends_within(std::chrono::milliseconds time) {
+    if (!pending_->is_done() && !pending_->wait_for(time))
+        return false;
     if (auto error = pending_->error()) {
         attend_to_python();
         std::rethrow_exception(error);

@@ -3,7 +3,7 @@
 // completes the future. What it holds must live until then, also when nobody keeps the Work that PyTorch was given.
 #pragma once
 
-#include "compat.hpp"
+#include "hooks.hpp"
 
 #include <tutti/comm.h>
 
@@ -36,7 +36,9 @@ class Pending : public std::enable_shared_from_this<Pending> {
     Pending(const Pending &) = delete;
     Pending &operator=(const Pending &) = delete;
 
-    c10::SmallVector<tt_work *, 1> handles; // filled before anyone else sees it
+    c10::SmallVector<tt_work *, 1> handles; // these are set before anyone else sees it
+    uint64_t sequence = 0;                  // of the group's collectives when it was made, this one included
+    Completion::Time begun{};               // where its end is watched
 
     bool is_done() const { return done_.load(std::memory_order_acquire); }
     bool poll();                                   // has it ended? Never waits
@@ -49,10 +51,13 @@ class Pending : public std::enable_shared_from_this<Pending> {
     FuturePtr future();
     void let_go(); // nobody has its work any more
     const Task &task() const { return task_; }
+    uint64_t key() const { return key_; } // no other call of this process has it
+    float duration_ms() const;            // once it has ended; throws where it was not timed
     bool is_collective() const;
 
-    // Let the call, which has not begun, take `more` than its timeout, or than the group's where it has none.
-    void lend(std::chrono::milliseconds more, int64_t group_timeout_ms);
+    // The call, which has not begun, may take `more` than its timeout, or than the group's where it has none.
+    void set_limit(std::chrono::milliseconds more, std::chrono::milliseconds of_group);
+    std::chrono::milliseconds limit() const { return limit_; }
     void drop_results(); // leave the outputs as they are when it ends
     std::function<void()> on_end; // of the profiler; set before anyone else sees it
 
@@ -64,8 +69,11 @@ class Pending : public std::enable_shared_from_this<Pending> {
     std::shared_ptr<Group> group_;
 
     Task task_;
+    const uint64_t key_;
+    std::chrono::milliseconds limit_{0};
     mutable std::mutex lock_;
     std::atomic<bool> done_{false};
+    Completion::Time ended_{}; // where its end is watched
     std::exception_ptr error_;
     FuturePtr future_;
 };
@@ -82,13 +90,20 @@ class TuttiWork : public c10d::Work {
     Tensors result() override;
     void synchronize() override;
     bool wait(std::chrono::milliseconds timeout) override;
+    bool ends_within(std::chrono::milliseconds time); // false: it goes on. Throws what it failed with
     void abort() override;
     FuturePtr getFuture() override;
 #if TUTTI_TORCH_2
     FuturePtr getFutureResult() override;
-    uint64_t getSequencenumber() const override { return sequence; }
+    uint64_t getSequencenumber() const override { return pending_->sequence; }
 #endif
-    uint64_t sequence = 0;
+#if TUTTI_TORCH_NEWEST
+    float getDuration() const override { return pending_->duration_ms(); }
+#endif
+#if TUTTI_TORCH_2_15
+    uint64_t getCompletionKey() const override { return pending_->key(); }
+    std::chrono::milliseconds getTimeout() const override { return pending_->limit(); }
+#endif
 
   private:
     std::shared_ptr<Pending> pending_;

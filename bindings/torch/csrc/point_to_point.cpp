@@ -31,9 +31,10 @@ WorkPtr ProcessGroupTutti::send(Tensors &tensors, int peer, int tag) {
     return start({OpType::SEND, "tutti:send", {flat}, {}, nullptr, c10d::kUnsetTimeout}, tensors, a, tt_send_with);
 }
 
-static Task recv_task(OpType type, const char *title, Tensors &tensors, const at::Tensor &into) {
+static Task recv_task(OpType type, const char *title, Tensors &tensors, const at::Tensor &into,
+                      std::chrono::milliseconds timeout = c10d::kUnsetTimeout) {
     const at::Tensor &x = tensors[0];
-    return {type, title, {into, x}, {tensors}, copy_back(x, into), c10d::kUnsetTimeout};
+    return {type, title, {into, x}, {tensors}, copy_back(x, into), timeout};
 }
 
 static tt_recv_args recv_args(const at::Tensor &into, int peer, int tag) {
@@ -60,6 +61,13 @@ WorkPtr ProcessGroupTutti::recvAnysource(Tensors &tensors, int tag) {
     check_tag(tag, "recv");
     return start(recv_task(OpType::RECVANYSOURCE, "tutti:recvAnySource", tensors, into), tensors,
                  recv_args(into, TT_ANY_SOURCE, tag), tt_recv_with);
+}
+
+WorkPtr ProcessGroupTutti::await_message(at::Tensor into, int peer, int tag) {
+    constexpr std::chrono::hours YEAR{24 * 365};
+    Tensors tensors{into};
+    return start(recv_task(OpType::RECV, "tutti:recv", tensors, into, YEAR), tensors, recv_args(into, peer, tag),
+                 tt_recv_with);
 }
 
 } // namespace tutti_torch

@@ -6,39 +6,40 @@
 
 namespace tutti_torch {
 
-namespace {
-
-// How long a group that is destroyed waits for calls that only its own threads wait for, as sends that were dropped.
-constexpr std::chrono::milliseconds kDrain{2000};
-
-} // namespace
-
 ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
                                      std::chrono::milliseconds timeout)
     : ProcessGroupTutti(Group::join(store, rank, size, timeout), store, rank, size, timeout) {}
 
 ProcessGroupTutti::ProcessGroupTutti(std::shared_ptr<Group> group, const c10::intrusive_ptr<c10d::Store> &store,
                                      int rank, int size, std::chrono::milliseconds timeout)
-    : Base(rank, size), group_(std::move(group)), store_(store) {
+    : Base(rank, size), hooks_(group ? group->hooks() : std::make_shared<Hooks>()), group_(group), store_(store) {
 #if TUTTI_TORCH_2
-    options_ = c10::make_intrusive<Options>("tutti", timeout);
+    options_ = c10::make_intrusive<TuttiOptions>(timeout);
 #endif
     init();
 }
 
 ProcessGroupTutti::~ProcessGroupTutti() {
     WithoutGil unlocked;
-    group_->shutdown(kDrain);
+    if (Group *group = group_.find())
+        group->shutdown(kDrain);
 }
 
 #if TUTTI_TORCH_2
 void ProcessGroupTutti::shutdown() {
     WithoutGil unlocked;
-    group_->shutdown(kDrain);
+    if (Group *group = group_.find())
+        group->shutdown(kDrain);
+}
+
+void ProcessGroupTutti::abort() {
+    if (Group *group = group_.find())
+        group->abort("ProcessGroup.abort()");
 }
 
 void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {
-    group_->set_timeout(timeout);
+    if (Group *group = group_.find())
+        group->set_timeout(timeout);
     options_->timeout = timeout;
 }
 
@@ -64,15 +65,19 @@ WorkPtr ProcessGroupTutti::endCoalescing() {
 
 #if TUTTI_TORCH_NEWEST
 bool ProcessGroupTutti::supportsTensorAlloc(c10::DeviceIndex) {
-    return symmetric_memory_is_there(*group_);
+    return group_.find() && symmetric_memory_is_there(*group_.get());
 }
 
 at::Tensor ProcessGroupTutti::allocateTensor(long size, at::TensorOptions options) {
     if (size < 0 || options.device().type() != at::kCPU)
         refuse(c10::str("allocateTensor: expected 0 or more elements in the host's memory, got ", size, " on ",
                         options.device()));
-    return symmetric_tensor(group_, size, options);
+    return symmetric_tensor(group_.get(), size, options);
 }
+
+#if TUTTI_TORCH_2_15
+std::shared_ptr<c10::Allocator> ProcessGroupTutti::getMemAllocator() { return symmetric_allocator(group_.get()); }
+#endif
 #endif
 
 } // namespace tutti_torch

@@ -8,17 +8,45 @@
 #include "batch.hpp"
 #include "call_site.hpp"
 #include "compat.hpp"
+#include "current_group.hpp"
 #include "elements.hpp"
-#include "group.hpp"
 
 #include <cstddef>
 
 namespace tutti_torch {
 
+// How long a group that is left waits for calls that only its own threads wait for, as sends that were dropped.
+constexpr std::chrono::milliseconds kDrain{2000};
+
+#if TUTTI_TORCH_2
+// Under TUTTI_TORCH_AS_GLOO PyTorch's logger of DistributedDataParallel takes whatever is called "gloo" for its own
+// ProcessGroupGloo, without asking, and reads the number of threads from its options. So ours have that, too, and the
+// pointer to them is where that class has its own: behind the base and 16 bytes.
+struct TuttiOptions : Base::Options {
+    explicit TuttiOptions(std::chrono::milliseconds timeout) : Options("tutti", timeout) {}
+#if TUTTI_TORCH_2_15
+    c10::intrusive_ptr<Options> clone() const override { return c10::make_intrusive<TuttiOptions>(*this); }
+#endif
+    std::vector<std::shared_ptr<void>> devices;
+    int threads = 0;
+};
+#endif
+
+// What a handle of get_reconfigure_handle() says of this rank: reconfigure.cpp.
+struct Membership {
+    Membership();
+
+    const std::string nonce; // no other back end has it
+    int64_t uuid = -1;       // of the last reconfigure() that succeeded
+    int resumes = 0;         // since
+    std::mutex changing;     // held by reconfigure(), suspend() and resume()
+};
+
 class ProcessGroupTutti : public Base {
   public:
     ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
                       std::chrono::milliseconds timeout);
+    // `group`: nullptr where reconfigure() makes it.
     ProcessGroupTutti(std::shared_ptr<Group> group, const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
                       std::chrono::milliseconds timeout);
     ~ProcessGroupTutti() override;
@@ -55,7 +83,10 @@ class ProcessGroupTutti : public Base {
     WorkPtr recv(Tensors &tensors, int peer, int tag) override;
     WorkPtr recvAnysource(Tensors &tensors, int tag) override;
 
-    const std::shared_ptr<Group> &group() const { return group_; }
+    // Receive from `peer`, or from any rank (TT_ANY_SOURCE), however long that may take. `into` is contiguous.
+    WorkPtr await_message(at::Tensor into, int peer, int tag);
+
+    std::shared_ptr<Group> group() const { return group_.get(); }
 
     void setSequenceNumberForGroup() override {}
     uint64_t getSequenceNumberForGroup() override { return sequence_; }
@@ -72,7 +103,7 @@ class ProcessGroupTutti : public Base {
     bool supportsCoalescing() const override { return true; }
     void startCoalescing() override;
     WorkPtr endCoalescing() override;
-    void abort() override { group_->abort("ProcessGroup.abort()"); }
+    void abort() override;
     void shutdown() override;
 #endif
 
@@ -89,11 +120,36 @@ class ProcessGroupTutti : public Base {
                                              const c10::intrusive_ptr<Options> &opts) override;
     c10d::ErrorType getError() override;
 
+    // reconfigure.cpp
+    bool supportsReconfigure() const override { return true; }
+    c10d::ReconfigureHandle get_reconfigure_handle() const override;
+    WorkPtr reconfigure(const c10d::ReconfigureOptions &opts) override;
+
+#if TUTTI_TORCH_2_15
+    bool isInitialized() override { return group_.find() != nullptr; }
+    void suspend() override;
+    void resume() override;
+    std::unordered_map<std::string, uint64_t> getMemoryStats() override;
+    std::shared_ptr<c10::Allocator> getMemAllocator() override;
+#endif
+
     bool supportsAbortHooks() const override { return true; }
-    void registerAbortHook(int64_t id, c10d::AbortHook hook) override {
-        group_->health().add_hook(id, std::move(hook));
-    }
-    void unregisterAbortHook(int64_t id) override { group_->health().remove_hook(id); }
+    void registerAbortHook(int64_t id, c10d::AbortHook hook) override { hooks_->abort.add(id, std::move(hook)); }
+    void unregisterAbortHook(int64_t id) override { hooks_->abort.remove(id); }
+
+    // window.cpp
+    bool supportsWindow() const override { return true; }
+    c10::intrusive_ptr<c10d::Window> new_window(const std::optional<at::Tensor> &tensor) override;
+
+    // observed.cpp
+    void enableCollectivesTiming() override;
+    void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)> &&hook) override;
+    void waitForPendingWorks() override;
+#if TUTTI_TORCH_2_15
+    bool supportsCompletionHooks() const override { return true; }
+    void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override;
+    void unregisterCompletionHook(int64_t id) override;
+#endif
     bool supportsTensorAlloc(c10::DeviceIndex device) override; // DDP's reducer asks for its buckets
     at::Tensor allocateTensor(long size, at::TensorOptions options) override;
     void addEphemeralTimeout(const std::chrono::milliseconds &by) override { group_->health().extend(by); }
@@ -118,12 +174,18 @@ class ProcessGroupTutti : public Base {
     WorkPtr allreduce_rows(Tensors &tensors, const c10d::AllreduceOptions &opts);
     bool is_root(int64_t root, const char *call) const;
 
-    std::shared_ptr<Group> group_;
+    std::shared_ptr<Hooks> hooks_; // the first two stay where they are: TuttiOptions
+#if TUTTI_TORCH_2
+    c10::intrusive_ptr<TuttiOptions> options_;
+#endif
+    CurrentGroup group_;
     c10::intrusive_ptr<c10d::Store> store_; // to meet again
     std::atomic<uint64_t> sequence_{0};     // of collectives: sends and receives don't count
     std::atomic<int> shrinks_{0};
+#if TUTTI_TORCH_NEWEST
+    Membership membership_;
+#endif
 #if TUTTI_TORCH_2
-    c10::intrusive_ptr<Options> options_;
     void note_in_batch(const WorkPtr &work);
     std::mutex batch_lock_;
     std::unique_ptr<std::vector<WorkPtr>> batch_; // calls since startCoalescing()
@@ -143,7 +205,8 @@ void set_call_options(Args &args, std::chrono::milliseconds timeout, const CallS
 
 template <class F> WorkPtr ProcessGroupTutti::start_many(Task task, const Tensors &profiled, size_t count, F begin) {
     const CallSite site = call_site(task.title);
-    auto pending = std::make_shared<Pending>(group_, std::move(task));
+    const std::shared_ptr<Group> group = group_.get();
+    auto pending = std::make_shared<Pending>(group, std::move(task));
     auto work = c10::make_intrusive<TuttiWork>(getRank(), pending, profiled);
     tt_status status = TT_OK;
     struct NoResults { // of a call that has not begun: what stands in for outputs holds nothing
@@ -153,9 +216,12 @@ template <class F> WorkPtr ProcessGroupTutti::start_many(Task task, const Tensor
                 of->drop_results();
         }
     } unless_begun{pending.get()};
-    group_->locked([&](tt_group *g) {
-        work->sequence = pending->is_collective() ? ++sequence_ : sequence_.load();
-        pending->lend(group_->health().extension(pending), tt_group_timeout_ms(g));
+    const bool watched = hooks_->watch_calls();
+    if (watched)
+        pending->begun = std::chrono::steady_clock::now();
+    group->locked([&](tt_group *g) {
+        pending->sequence = pending->is_collective() ? ++sequence_ : sequence_.load();
+        pending->set_limit(group->health().extension(pending), std::chrono::milliseconds(tt_group_timeout_ms(g)));
         for (size_t i = 0; i < count && !status; i++) {
             tt_work *handle = nullptr;
             status = begin(i, g, pending->task(), site, &handle);
@@ -167,8 +233,10 @@ template <class F> WorkPtr ProcessGroupTutti::start_many(Task task, const Tensor
             note_in_batch(work);
 #endif
     });
-    group_->check(status); // outside of the lock, as hooks may run
+    group->check(status); // outside of the lock, as hooks may run
     unless_begun.of = nullptr;
+    if (watched)
+        group->watch().add(pending, group);
     return work;
 }
 

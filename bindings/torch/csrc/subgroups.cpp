@@ -77,7 +77,8 @@ BackendPtr ProcessGroupTutti::shrink(const std::vector<int64_t> &excluded, int f
 }
 
 c10d::ErrorType ProcessGroupTutti::getError() {
-    switch (group_->health().broken_by()) {
+    const Group *group = group_.find();
+    switch (group ? group->health().broken_by() : TT_OK) {
     case TT_OK:
         return c10d::ErrorType::SUCCESS;
     case TT_ERR_TIMEOUT:

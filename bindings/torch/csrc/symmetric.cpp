@@ -1,7 +1,5 @@
 #include "symmetric.hpp"
 
-#include "comm/native/peer_memory.h"
-
 #include <c10/core/CPUAllocator.h>
 
 #include <cstring>
@@ -27,21 +25,28 @@ at::DataPtr symmetric_data(Group &group, size_t bytes) {
 
 thread_local std::shared_ptr<Group> used;
 
+// What differs between versions of PyTorch.
+class BytesAllocator : public c10::Allocator {
+  public:
+#if TUTTI_TORCH_2
+    at::DataPtr allocate(size_t bytes) final { return take(bytes); }
+    void copy_data(void *to, const void *from, size_t bytes) const final { std::memcpy(to, from, bytes); }
+#else
+    at::DataPtr allocate(size_t bytes) const final { return take(bytes); }
+#endif
+    at::DeleterFnPtr raw_deleter() const final { return nullptr; } // each range has a context of its own
+
+  private:
+    virtual at::DataPtr take(size_t bytes) const = 0;
+};
+
 // PyTorch's own allocator, except where use_symmetric_memory() says otherwise.
-class ChoosingAllocator final : public c10::Allocator {
+class ChoosingAllocator final : public BytesAllocator {
   public:
     explicit ChoosingAllocator(c10::Allocator *plain) : plain_(plain) {}
 
-#if TUTTI_TORCH_2
-    at::DataPtr allocate(size_t bytes) override { return take(bytes); }
-    void copy_data(void *to, const void *from, size_t bytes) const override { std::memcpy(to, from, bytes); }
-#else
-    at::DataPtr allocate(size_t bytes) const override { return take(bytes); }
-#endif
-    at::DeleterFnPtr raw_deleter() const override { return nullptr; } // each range has a context of its own
-
   private:
-    at::DataPtr take(size_t bytes) const {
+    at::DataPtr take(size_t bytes) const override {
         at::DataPtr data;
         if (used && bytes)
             data = symmetric_data(*used, bytes);
@@ -49,6 +54,19 @@ class ChoosingAllocator final : public c10::Allocator {
     }
 
     c10::Allocator *plain_;
+};
+
+class SymmetricAllocator final : public BytesAllocator {
+  public:
+    explicit SymmetricAllocator(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+
+  private:
+    at::DataPtr take(size_t bytes) const override {
+        at::DataPtr data = symmetric_data(*group_, bytes);
+        return data ? std::move(data) : c10::GetCPUAllocator()->allocate(bytes);
+    }
+
+    const std::shared_ptr<Group> group_;
 };
 
 // PyTorch has one allocator for the CPU. Ours stays once it is needed: tensors remember who made them.
@@ -76,6 +94,30 @@ bool is_symmetric(Group &group, const at::Tensor &x) {
     const auto &memory = x.storage();
     group.locked([&](tt_group *g) { lies_there = tt__is_symmetric(g, memory.data_ptr().get(), memory.nbytes()); });
     return lies_there;
+}
+
+std::shared_ptr<c10::Allocator> symmetric_allocator(std::shared_ptr<Group> group) {
+    return std::make_shared<SymmetricAllocator>(std::move(group));
+}
+
+tt__shared_bytes shared_bytes(Group &group) {
+    tt__shared_bytes bytes = {};
+    group.locked([&](tt_group *g) { bytes = tt__group_shared_bytes(g); });
+    return bytes;
+}
+
+int64_t symmetric_offset(Group &group, const at::Tensor &x) {
+    if (!is_symmetric(group, x))
+        return -1;
+    const char *base = nullptr;
+    group.locked([&](tt_group *g) { base = static_cast<const char *>(tt__peer_memory(g, tt_get_rank(g), 0)); });
+    return base ? static_cast<const char *>(x.data_ptr()) - base : -1;
+}
+
+void *memory_of(Group &group, int rank, int64_t offset) {
+    const void *at = nullptr;
+    group.locked([&](tt_group *g) { at = tt__peer_memory(g, rank, offset); });
+    return const_cast<void *>(at);
 }
 
 // It can be resized, as some hooks of DDP's do with its buckets, and lies in ordinary memory then.

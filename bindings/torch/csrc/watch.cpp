@@ -164,6 +164,7 @@ void Watch::end(Guard &guard, std::shared_ptr<Pending> pending) {
     }
     guard.lock();
     calling_--;
+    drained_.notify_all();
 }
 
 // Wait for the oldest call. Whoever else serves may wait for the next one while this one's callbacks run.
@@ -202,6 +203,11 @@ bool Watch::is_idle() const {
 bool Watch::drain(std::chrono::milliseconds time) {
     Guard guard(lock_);
     return drained_.wait_for(guard, time, [&] { return is_idle(); });
+}
+
+bool Watch::await_ends(std::chrono::milliseconds time) {
+    Guard guard(lock_);
+    return drained_.wait_for(guard, time, [&] { return watched_.empty() && calling_ == 0; });
 }
 
 void Watch::stop() {

@@ -22,6 +22,10 @@ class Watch {
     // Wait at most `time` until no call that was added is under way. False: some are.
     bool drain(std::chrono::milliseconds time);
 
+    // Wait at most `time` until that is so, and the callbacks and hooks of those that were are done, too. Not from
+    // within one of them. False: some are not.
+    bool await_ends(std::chrono::milliseconds time);
+
     // After the end of the group's works: complete the futures that are left, and let the threads end.
     void stop();
 

@@ -53,11 +53,9 @@ def _expect_known(pg_options):
 def _create(how, pg_options):
     """A group, as torch.distributed asks for one: its timeout is that of the call, as with other back ends."""
     _expect_known(pg_options)
-    if getattr(how, "enable_reconfigure", False):
-        raise RuntimeError("enable_reconfigure: the back end tutti does not support reconfigure(); new groups of those "
-                           "that are left are made by shrink_group()")
     _symmetric.ask_for_buckets()
-    return _C.create(how.store, how.group_rank, how.group_size, how.timeout)
+    return _C.create(how.store, how.group_rank, how.group_size, how.timeout,
+                     later=getattr(how, "enable_reconfigure", False))
 
 
 def _admit_to_monitored_barrier():

@@ -136,6 +136,19 @@ bool tt__is_symmetric(const tt_group *group, const void *p, size_t bytes) {
     return tt__local_memory_is_there(group) && tt__in_heap(group->native->world, p, bytes);
 }
 
+tt__shared_bytes tt__group_shared_bytes(const tt_group *group) {
+    tt__shared_bytes bytes = {0};
+    if (!tt__local_memory_is_there(group))
+        return bytes;
+    tt__world *world = group->native->world;
+    tt__world_lock(world);
+    bytes = (tt__shared_bytes){.area = group->native->area_extent ? group->native->area_extent->bytes : 0,
+                               .used = world->heap.allocated,
+                               .limit = world->heap.limit};
+    tt__world_unlock(world);
+    return bytes;
+}
+
 static tt_status memory_take(tt__world *world, size_t pages, tt__extent **out) {
     TT__TRY(tt__shm_check_free(pages, tt__world_local_ranks(world, world->size)));
     tt__world_lock(world);

@@ -55,6 +55,15 @@ TT__EXPORT TT_NODISCARD tt_status tt__local_memory_alloc(tt_group *group, size_t
  * memory. NULL is allowed. */
 TT__EXPORT void tt__local_memory_free(tt__local_memory *memory);
 
+/* Shared memory that this process has made, in bytes. */
+typedef struct tt__shared_bytes {
+    size_t area;        /* of this group alone: what its calls go through */
+    size_t used, limit; /* symmetric memory of all groups of the process: taken, and the most that can be */
+} tt__shared_bytes;
+
+/* Zeros where the group shares no memory. From any thread. */
+TT__EXPORT tt__shared_bytes tt__group_shared_bytes(const tt_group *group);
+
 TT_END_DECLS
 
 #endif

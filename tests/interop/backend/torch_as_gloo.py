@@ -51,6 +51,8 @@ def works():
     loader = DataLoader(data, batch_size=2, sampler=DistributedSampler(data, shuffle=False))
     torch.manual_seed(0)
     model = DistributedDataParallel(nn.Linear(1, 1))
+    said = model._get_ddp_logging_data()  # PyTorch reads this from the back end's own memory
+    assert said.get("gloo_num_threads", 0) == 0, said
     for (batch,) in loader:
         model.zero_grad()
         model(batch).sum().backward()
