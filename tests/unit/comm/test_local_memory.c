@@ -30,7 +30,10 @@ static int anywhere_body(tt_store *store, int rank, int world, void *arg) {
     tt__local_memory *before[8] = {0}, *memory;
     for (int i = 0; i <= rank; i++)
         take(group, 5000, &before[i]);
+    tt__shared_bytes bytes = tt__group_shared_bytes(group);
+    CHECK(bytes.used == ((size_t)rank + 1) * 2 * TT__PAGE && bytes.used < bytes.limit && bytes.area >= TT__PAGE);
     float *x = take(group, FLOATS * sizeof(float), &memory);
+    CHECK(tt__group_shared_bytes(group).used == bytes.used + TT__ALIGN_UP(FLOATS * sizeof(float), TT__PAGE));
     CHECK(tt__is_symmetric(group, x, FLOATS * sizeof(float)) && !tt__is_symmetric(group, &x, sizeof x));
     for (int i = 0; i < FLOATS; i++)
         CHECK(x[i] == 0);
@@ -42,7 +45,7 @@ static int anywhere_body(tt_store *store, int rank, int world, void *arg) {
     float *again = take(group, FLOATS * sizeof(float), &memory);
     CHECK((unsigned char *)again == group->native->bases[rank] + group->native->area_extent->bytes + TT__HEAP_AT);
     tt__local_memory_free(memory);
-    CHECK(!group->native->world->heap.allocated);
+    CHECK(!group->native->world->heap.allocated && !tt__group_shared_bytes(group).used);
     tt_destroy_process_group(group);
     return 0;
 }
