@@ -107,8 +107,7 @@ static const char who[] = "tt_elastic_new";
 
 /* ---- rounds ---- */
 
-/* Return 1 + the rank that the thread's last error blames for the failure; 0: it blames none. */
-static uint32_t blamed_rank(void) {
+uint32_t tt__elastic_blamed_rank(void) {
     int rank;
     const char *at = tt_last_status() == TT_ERR_PEER ? strstr(tt_last_error(), "rank ") : NULL;
     return at && sscanf(at, "rank %d", &rank) == 1 && rank >= 0 ? (uint32_t)rank + 1 : 0;
@@ -133,7 +132,7 @@ static tt_status move_on(tt_elastic *e) {
                         "nobody can replace a lost rank here: this process was not started by `tutti run`, or can't "
                         "reach it; start the job again from its last checkpoint; before this: %.1500s",
                         tt_last_error());
-    tt__recovery_say((tt__recovery){.recovers = 1, .wants_round = (uint32_t)e->round + 1, .lost = blamed_rank()});
+    tt__recovery_say((tt__recovery){.recovers = 1, .wants_round = (uint32_t)e->round + 1, .lost = tt__elastic_blamed_rank()});
     TT__TRY(tt__round_await(e->standing.socket, &news, e->round, e->round_wait_ms, &e->stop));
     e->round = news.seat.round;
     snprintf(e->reason, sizeof e->reason, "%s", news.reason);

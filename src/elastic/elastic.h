@@ -140,6 +140,9 @@ struct tt_elastic {
  * next round. */
 tt_status tt__elastic_next_round(tt_elastic *e);
 
+/* Return 1 + the rank that the thread's last error blames for the failure; 0: it blames none. */
+uint32_t tt__elastic_blamed_rank(void);
+
 /* Does another round mend this failure of a call on a group? */
 static inline bool tt__elastic_mends(tt_status status) {
     return status == TT_ERR_PEER || status == TT_ERR_ABORTED || status == TT_ERR_TIMEOUT || status == TT_ERR_NET;

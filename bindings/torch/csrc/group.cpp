@@ -33,7 +33,7 @@ Group::Group(std::shared_ptr<Hooks> hooks) : hooks_(std::move(hooks)), health_(h
 
 std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int world_size,
                                    std::chrono::milliseconds timeout, std::shared_ptr<Hooks> hooks,
-                                   const char *timeout_hint) {
+                                   const char *timeout_hint, std::function<bool()> in_vain) {
     joining_process = getpid();
     std::shared_ptr<Group> made = make(std::move(hooks));
     made->store_ = adapt_store(store, timeout.count());
@@ -43,7 +43,7 @@ std::shared_ptr<Group> Group::join(const c10::intrusive_ptr<c10d::Store> &store,
     a.rank = rank;
     a.world_size = world_size;
     a.timeout_ms = timeout.count();
-    const Interruption interruption;
+    const Interruption interruption(std::move(in_vain));
     const tt_status status = tt_init_process_group_with(&a, offsetof(tt_init_process_group_args, tt_end));
     interruption.rethrow();
     tutti_torch::check(status, timeout_hint);

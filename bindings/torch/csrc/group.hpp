@@ -21,7 +21,8 @@ class Group : public std::enable_shared_from_this<Group> {
     static std::shared_ptr<Group> join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int world_size,
                                        std::chrono::milliseconds timeout,
                                        std::shared_ptr<Hooks> hooks = std::make_shared<Hooks>(),
-                                       const char *timeout_hint = TIMEOUT_OF_GROUP);
+                                       const char *timeout_hint = TIMEOUT_OF_GROUP,
+                                       std::function<bool()> in_vain = {});
     // A group of ranks of this one, which it may outlive.
     std::shared_ptr<Group> child(tt_group *made);
     ~Group();

@@ -11,7 +11,8 @@
 
 #if TUTTI_TORCH_2
 namespace tutti_torch {
-void define_rpc(py::module_ &m); // rpc_module.cpp
+void define_rpc(py::module_ &m);    // rpc_module.cpp
+void define_rounds(py::module_ &m); // rounds.cpp
 } // namespace tutti_torch
 #endif
 
@@ -84,6 +85,9 @@ PYBIND11_MODULE(_C, m) {
             return is_symmetric(*group_of(backend), x);
         },
         py::call_guard<py::gil_scoped_release>());
+#if TUTTI_TORCH_NEWEST
+    define_rounds(m);
+#endif
 #if TUTTI_TORCH_2
     m.def("define_rpc", [m]() mutable { define_rpc(m); });
 #endif

@@ -11,6 +11,8 @@
 #include "current_group.hpp"
 #include "elements.hpp"
 
+#include "elastic/job_rounds.h"
+
 #include <cstddef>
 
 namespace tutti_torch {
@@ -124,6 +126,9 @@ class ProcessGroupTutti : public Base {
     bool supportsReconfigure() const override { return true; }
     c10d::ReconfigureHandle get_reconfigure_handle() const override;
     WorkPtr reconfigure(const c10d::ReconfigureOptions &opts) override;
+    // The same without handles: the ranks that have this store meet. `rounds`: of the launcher that chose them, or NULL.
+    void meet(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, std::chrono::milliseconds timeout,
+              const tt__job_rounds *rounds);
 
 #if TUTTI_TORCH_2_15
     bool isInitialized() override { return group_.find() != nullptr; }
@@ -173,6 +178,9 @@ class ProcessGroupTutti : public Base {
                            std::chrono::milliseconds timeout);
     WorkPtr allreduce_rows(Tensors &tensors, const c10d::AllreduceOptions &opts);
     bool is_root(int64_t root, const char *call) const;
+#if TUTTI_TORCH_NEWEST
+    void become(std::shared_ptr<Group> next, int rank, int size); // reconfigure.cpp
+#endif
 
     std::shared_ptr<Hooks> hooks_; // the first two stay where they are: TuttiOptions
 #if TUTTI_TORCH_2

@@ -164,19 +164,35 @@ WorkPtr ProcessGroupTutti::reconfigure(const c10d::ReconfigureOptions &opts) {
     claim_uuid(adapt_store(prefix, timeout.count()).get(), opts.uuid, rank, handles);
 
     const int size = static_cast<int>(handles.size());
-    auto next = Group::join(prefix, rank, size, timeout, hooks_, TIMEOUT_OF_RECONFIGURE);
+    become(Group::join(prefix, rank, size, timeout, hooks_, TIMEOUT_OF_RECONFIGURE), rank, size);
+    membership_.uuid = opts.uuid;
+    membership_.resumes = 0;
+    return completed_work();
+}
+
+void ProcessGroupTutti::become(std::shared_ptr<Group> next, int rank, int size) {
     next->set_timeout(options_->timeout);
     const auto left = group_.exchange(std::move(next));
     rank_ = rank;
     size_ = size;
     sequence_ = 0;
-    membership_.uuid = opts.uuid;
-    membership_.resumes = 0;
     if (left) {
         WithoutGil unlocked;
         left->shutdown(std::chrono::milliseconds(0));
     }
-    return completed_work();
+}
+
+void ProcessGroupTutti::meet(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+                             std::chrono::milliseconds timeout, const tt__job_rounds *rounds) {
+    const std::unique_lock<std::mutex> alone(membership_.changing, std::try_to_lock);
+    if (!alone)
+        refuse("meet: another thread is changing this process group");
+    std::function<bool()> in_vain;
+    if (rounds)
+        in_vain = [rounds] { return tt__job_rounds_in_vain(rounds); };
+    if (Group *group = group_.find())
+        group->abort("the job goes on with other members");
+    become(Group::join(store, rank, size, timeout, hooks_, TIMEOUT_OF_GROUP, std::move(in_vain)), rank, size);
 }
 
 #if TUTTI_TORCH_2_15

@@ -14,6 +14,7 @@ namespace {
 thread_local Interruption *listening = nullptr;
 
 struct Interrupted {};
+struct InVain {};
 
 using Bytes = std::vector<uint8_t>;
 using Ref = c10::intrusive_ptr<c10d::Store>;
@@ -40,6 +41,8 @@ template <class F> tt_status guarded(const char *call, F f) {
         return f();
     } catch (const Interrupted &) {
         return tt_fail(TT_ERR_ABORTED, "a handler of a signal raised an exception in PyTorch's store, %s", call);
+    } catch (const InVain &) {
+        return tt_fail(TT_ERR_ABORTED, "the launcher has another round for this job, or has ended");
     } catch (const c10::Error &e) {
         return fail_with(call, e.what_without_backtrace());
     } catch (const std::exception &e) {
@@ -90,6 +93,8 @@ void wait_for_keys(c10d::Store &store, const std::vector<std::string> &keys, std
             throw std::runtime_error(c10::str("timeout after ", timeout.count(), " ms"));
         std::this_thread::sleep_for(std::clamp(waited / 10, SHORTEST, LONGEST));
         attend();
+        if (listening && listening->in_vain && listening->in_vain())
+            throw InVain();
     }
 }
 
@@ -150,7 +155,7 @@ tt_store_class store_class() {
 
 } // namespace
 
-Interruption::Interruption() { listening = this; }
+Interruption::Interruption(std::function<bool()> in_vain) : in_vain(std::move(in_vain)) { listening = this; }
 
 Interruption::~Interruption() { listening = nullptr; }
 

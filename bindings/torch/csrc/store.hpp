@@ -6,6 +6,7 @@
 #include <tutti/store.h>
 
 #include <exception>
+#include <functional>
 #include <memory>
 
 namespace tutti_torch {
@@ -19,10 +20,10 @@ using StorePtr = std::unique_ptr<tt_store, StoreFree>;
 StorePtr adapt_store(const c10::intrusive_ptr<c10d::Store> &store, int64_t timeout_ms);
 
 // While there is one, this thread's waits in stores run handlers of signals (interpreter.hpp), and end where one raises
-// an exception. That is kept here, as the library between is in C.
+// an exception. That is kept here, as the library between is in C. They also end where `in_vain` says so.
 class Interruption {
   public:
-    Interruption();
+    explicit Interruption(std::function<bool()> in_vain = {});
     ~Interruption();
     Interruption(const Interruption &) = delete;
     Interruption &operator=(const Interruption &) = delete;
@@ -31,6 +32,7 @@ class Interruption {
             std::rethrow_exception(raised);
     }
     std::exception_ptr raised;
+    const std::function<bool()> in_vain;
 };
 
 } // namespace tutti_torch
