@@ -202,16 +202,26 @@ class Health(unittest.TestCase):
             for path in (gate, fail, last):
                 os.mkfifo(path)
             last_round = f"test $TORCHELASTIC_RESTART_COUNT = 1 && {WAIT}; "
-            script = (f"{last_round}test $WORLD_SIZE = 2 && {{ read line < {fail}; exit 6; }}; trap '' TERM; "
-                      f"read line < {gate}; exit 0")
+
+            def until_told(line):  # a worker that ends well before it gets SIGTERM is done with the job
+                return (f"trap 'touch {line}.told' TERM; (trap '' TERM; exec head -n 1 {line} >/dev/null) & "
+                        "until wait $!; do :; done; exit 0")
+
+            def await_told(line):
+                end = time.monotonic() + DEADLINE
+                while not os.path.exists(f"{line}.told") and time.monotonic() < end:
+                    time.sleep(0.01)
+
+            script = f"{last_round}test $WORLD_SIZE = 2 && {{ read line < {fail}; exit 6; }}; {until_told(gate)}"
             flags = ["--max-restarts=1", "--grace-period=1000", "--rdzv-conf=last_call_timeout=0"]
             with self.elastic(script, "1:2", port, flags) as job:
-                # A worker opens its FIFO when it has said that it ignores SIGTERM, which must not come before.
+                # A worker opens its FIFO when SIGTERM, which must not come before, no longer ends it.
                 with open(gate, "w", encoding="ascii") as to_first, \
-                        self.elastic(f"{last_round}trap '' TERM; read line < {last}; exit 0", "1:2", port, flags):
+                        self.elastic(last_round + until_told(last), "1:2", port, flags):
                     told = job.wait_until(lambda got: got[0] == 503)
                     self.assertEqual(told["state"], "restarting")
                     self.assertRegex(told["reason"], "^another round is about to begin: ")
+                    await_told(gate)
                     to_first.write("\n")
                     to_first.flush()
                     with open(last, "w", encoding="ascii") as to_second:
@@ -220,6 +230,7 @@ class Health(unittest.TestCase):
                             opened.write("\n")
                         told = job.wait_until(lambda got: got[0] == 503)
                         self.assertEqual(told["state"], "restarting")
+                        await_told(last)
                         to_second.write("\n")
                     job.wait_until(lambda got: got[0] == 200)
 
