@@ -4,7 +4,8 @@
   tutti run --standalone --nproc-per-node=4 --max-restarts=3 elastic_train.py --lose=20
 
 A lost rank is replaced, and the others go on from the last step, in the same processes: the losses are those of a run
-that lost nobody. Under torchrun, give each rank an agent of its own, since an agent ends all its workers when one fails:
+that lost nobody. Under torchrun, give each rank an agent of its own, since an agent ends all its workers when one
+fails:
 
   torchrun --nnodes=4 --nproc-per-node=1 --node-rank=R --master-addr=HOST --master-port=29500 --max-restarts=3 \\
       elastic_train.py --lose=20                                                                 (R: 0, 1, 2, 3)

@@ -132,7 +132,8 @@ static tt_status move_on(tt_elastic *e) {
                         "nobody can replace a lost rank here: this process was not started by `tutti run`, or can't "
                         "reach it; start the job again from its last checkpoint; before this: %.1500s",
                         tt_last_error());
-    tt__recovery_say((tt__recovery){.recovers = 1, .wants_round = (uint32_t)e->round + 1, .lost = tt__elastic_blamed_rank()});
+    tt__recovery_say(
+        (tt__recovery){.recovers = 1, .wants_round = (uint32_t)e->round + 1, .lost = tt__elastic_blamed_rank()});
     TT__TRY(tt__round_await(e->standing.socket, &news, e->round, e->round_wait_ms, &e->stop));
     e->round = news.seat.round;
     snprintf(e->reason, sizeof e->reason, "%s", news.reason);

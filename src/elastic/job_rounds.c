@@ -40,7 +40,7 @@ tt_status tt__job_rounds_begin(tt__job_rounds **out, int rank, int world, int *r
     return status;
 }
 
-tt_status tt__job_rounds_next(tt__job_rounds *rounds, int64_t wait_ms, tt__place *place) {
+tt_status tt__job_rounds_next(tt__job_rounds *rounds, int64_t wait_ms, tt__job_place *place) {
     const tt__stop_wish none = {0};
     tt__round_news news;
     tt__recovery_say(
@@ -54,7 +54,8 @@ tt_status tt__job_rounds_next(tt__job_rounds *rounds, int64_t wait_ms, tt__place
     rounds->world = news.seat.world;
     tt__standing_record_show(&rounds->standing, rounds->rank, rounds->world);
     tt__round_move(&news.seat);
-    *place = (tt__place){.round = rounds->round, .rank = rounds->rank, .world = rounds->world, .port = news.seat.port};
+    *place =
+        (tt__job_place){.round = rounds->round, .rank = rounds->rank, .world = rounds->world, .port = news.seat.port};
     snprintf(place->host, sizeof place->host, "%s", news.seat.host);
     snprintf(place->reason, sizeof place->reason, "%s", news.reason);
     return TT_OK;

@@ -126,7 +126,8 @@ class ProcessGroupTutti : public Base {
     bool supportsReconfigure() const override { return true; }
     c10d::ReconfigureHandle get_reconfigure_handle() const override;
     WorkPtr reconfigure(const c10d::ReconfigureOptions &opts) override;
-    // The same without handles: the ranks that have this store meet. `rounds`: of the launcher that chose them, or NULL.
+    // The same without handles: the ranks that have this store meet. `rounds`: of the launcher that chose them, or
+    // NULL.
     void meet(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, std::chrono::milliseconds timeout,
               const tt__job_rounds *rounds);
 

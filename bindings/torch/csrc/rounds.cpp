@@ -26,8 +26,8 @@ class Rounds {
     bool wanted() { return rounds_ && tt__job_rounds_wanted(rounds_); }
 
     // `because`: the error for which a round is wanted.
-    tt__place next(const std::string &because, std::chrono::milliseconds wait) {
-        tt__place place = {};
+    tt__job_place next(const std::string &because, std::chrono::milliseconds wait) {
+        tt__job_place place = {};
         tt_ignore(tt_fail(TT_ERR_PEER, "%s", because.c_str()));
         WithoutGil unlocked;
         check(tt__job_rounds_next(rounds_, wait.count(), &place));
@@ -63,13 +63,13 @@ class Rounds {
 } // namespace
 
 void define_rounds(py::module_ &m) {
-    py::class_<tt__place>(m, "Place")
-        .def_readonly("round", &tt__place::round)
-        .def_readonly("rank", &tt__place::rank)
-        .def_readonly("world", &tt__place::world)
-        .def_readonly("port", &tt__place::port)
-        .def_property_readonly("host", [](const tt__place &place) { return std::string(place.host); })
-        .def_property_readonly("reason", [](const tt__place &place) { return std::string(place.reason); });
+    py::class_<tt__job_place>(m, "Place")
+        .def_readonly("round", &tt__job_place::round)
+        .def_readonly("rank", &tt__job_place::rank)
+        .def_readonly("world", &tt__job_place::world)
+        .def_readonly("port", &tt__job_place::port)
+        .def_property_readonly("host", [](const tt__job_place &place) { return std::string(place.host); })
+        .def_property_readonly("reason", [](const tt__job_place &place) { return std::string(place.reason); });
     py::class_<Rounds>(m, "Rounds")
         .def(py::init<int, int>(), py::arg("rank"), py::arg("world"))
         .def_readonly("first", &Rounds::first)

@@ -24,8 +24,8 @@ members. Under any other launcher that lets the others live, the ranks agree thr
 is started with the environment of a lost rank joins. The names are those of Horovod's elastic state. PyTorch 2.13 or
 newer.
 
-Between init() and the first call of the function that run() makes, nothing may wait for other ranks: those of a job that
-is under way don't wait there."""
+Between init() and the first call of the function that run() makes, nothing may wait for other ranks: those of a job
+that is under way don't wait there."""
 import copy
 import datetime
 import functools

@@ -7,6 +7,8 @@
 #include "comm/record/recovery.h"
 #include "data/loader/loader.h"
 #include "elastic/elastic.h"
+#include "elastic/job_rounds.h"
+#include "net/net.h"
 
 #include <tutti/tutti.h>
 
@@ -453,8 +455,90 @@ static void ranks_that_register_different_parts_are_told(void **state) {
         with_ranks(2, registers_something, cases[i]);
 }
 
+/* ---- rounds of groups of another kind */
+
+static void rounds_without_a_launcher_are_none(void **state) {
+    (void)state;
+    tt__job_rounds *rounds;
+    int round = -1;
+    unsetenv("TT_JOB_SOCKET");
+    assert_int_equal(tt__job_rounds_begin(&rounds, 0, 2, &round), TT_OK);
+    assert_null(rounds);
+    assert_int_equal(round, 0);
+    tt__job_rounds_end(rounds);
+    assert_false(tt__recovery_is_on());
+}
+
+/* The launcher's side, within this process. */
+static int accepted(int listener) {
+    int fd = tt__job_socket_accept(listener), attached = -1;
+    tt__job_packet packet;
+    assert_true(fd >= 0);
+    for (bool awaits = false; !awaits;) {
+        assert_true(tt__job_receive(fd, &packet, &attached) > 0);
+        awaits = packet.kind == TT__JOB_AWAITS;
+        if (attached >= 0)
+            close(attached);
+        attached = -1;
+    }
+    return fd;
+}
+
+static void rounds_of_other_groups_are_told(void **state) {
+    (void)state;
+    tt__job_rounds *rounds, *more;
+    tt__job_place place;
+    char name[TT__JOB_NAME_SIZE];
+    int listener, round;
+    assert_int_equal(tt__job_socket_name(name), TT_OK);
+    assert_int_equal(tt__job_socket_listen(&listener, name), TT_OK);
+    setenv("TT_JOB_SOCKET", name, 1);
+    assert_int_equal(tt__job_rounds_begin(&rounds, 2, 3, &round), TT_OK);
+    assert_non_null(rounds);
+    assert_int_equal(tt__job_rounds_begin(&more, 2, 3, &round), TT_ERR_STATE);
+    expect_error(TT_ERR_STATE, "has rounds already");
+    assert_true(tt__recovery_is_on());
+    int launcher = accepted(listener);
+
+    assert_false(tt__job_rounds_wanted(rounds) || tt__job_rounds_in_vain(rounds));
+    tell(launcher, TT__JOB_WANTED, &(tt__job_round){.number = 1});
+    assert_true(tt__job_rounds_in_vain(rounds));
+    tt__job_rounds_joining(rounds);
+    assert_int_equal(tt__net_interrupted(), TT_ERR_ABORTED);
+    tt__job_rounds_joined(rounds, true);
+    assert_int_equal(tt__net_interrupted(), TT_OK);
+    assert_true(tt__job_rounds_wanted(rounds) && !tt__job_rounds_wanted(rounds));
+
+    tell(launcher, TT__JOB_ROUND, &(tt__job_round){4, 1, 2, 29500, "::1", "rank 0 is lost"});
+    tt__fail(TT_ERR_PEER, "rank 0 (pid 7) ended");
+    assert_int_equal(tt__job_rounds_next(rounds, PATIENCE_MS, &place), TT_OK);
+    assert_true(place.round == 4 && place.rank == 1 && place.world == 2 && place.port == 29500);
+    assert_string_equal(place.host, "::1");
+    assert_string_equal(place.reason, "rank 0 is lost");
+    assert_int_equal(tt__recovery_said().wants_round, 1);
+    assert_int_equal(tt__recovery_said().lost, 1); /* 1 + the rank */
+    close(launcher);
+
+    launcher = accepted(listener); /* it has shown itself as the rank that it is now */
+    tt__job_rounds_joining(rounds);
+    tt__job_rounds_joined(rounds, false);
+    close(launcher);
+    launcher = accepted(listener);
+    tell(launcher, TT__JOB_ROUND, &(tt__job_round){5, -1, 1, 29500, "::1", "only one is needed"});
+    assert_int_equal(tt__job_rounds_next(rounds, PATIENCE_MS, &place), TT_ERR_PEER);
+    expect_error(TT_ERR_PEER, "without this process, which was rank 1 of 2");
+    assert_int_equal(tt__job_rounds_next(rounds, 0, &place), TT_ERR_TIMEOUT);
+    expect_error(TT_ERR_TIMEOUT, "no round within 0 ms");
+    tt__job_rounds_end(rounds);
+    assert_false(tt__recovery_is_on());
+    close(launcher);
+    close(listener);
+    unsetenv("TT_JOB_SOCKET");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rounds_without_a_launcher_are_none),
         cmocka_unit_test(all_recorders_show_the_words),
         cmocka_unit_test(a_round_is_read),
         cmocka_unit_test(a_round_may_not_come),
@@ -472,6 +556,7 @@ int main(void) {
         cmocka_unit_test(without_a_launcher_it_fails_at_once),
         cmocka_unit_test(a_disabled_one_recovers_nothing),
         cmocka_unit_test(ranks_that_register_different_parts_are_told),
+        cmocka_unit_test(rounds_of_other_groups_are_told), /* last: the process has moved to another seat then */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
