@@ -176,7 +176,10 @@ void tt__rref_end_if_unused(tt_rpc *rpc, tt_rref *rref) {
 
 void tt__rref_drop(tt_rpc *rpc, tt_rref *rref) {
     rref->shares--;
-    tt__rref_end_if_unused(rpc, rref);
+    if (rref->rpc)
+        tt__rref_end_if_unused(rpc, rref);
+    else if (!rref->shares) /* the worker is being shut down, and has no table of references any more */
+        tt__rpc_due_add(rpc, &rref->end);
 }
 
 void tt__rref_unmake(tt_rpc *rpc, tt_rref *rref) {
