@@ -126,7 +126,7 @@ static void leave_round(tt_elastic *e) {
 
 /* Wait for the next round, and become this process's rank in it. */
 static tt_status move_on(tt_elastic *e) {
-    tt__round_news news;
+    tt__round_news news = {0};
     if (e->standing.socket < 0)
         return tt__fail(TT_ERR_UNSUPPORTED,
                         "nobody can replace a lost rank here: this process was not started by `tutti run`, or can't "

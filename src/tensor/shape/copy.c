@@ -241,7 +241,7 @@ void tt__host_copy_free(tt__host_copy *elements) {
 }
 
 tt_status tt__hash_values(uint64_t *hash, const tt_tensor *x) {
-    tt__host_copy elements;
+    tt__host_copy elements = {0};
     TT__TRY(tt__host_copy_make(&elements, x));
     const char *bytes = elements.data;
     for (size_t i = 0; i < elements.size; i += sizeof(uint32_t)) {
