@@ -41,7 +41,9 @@ static void *nothing_fits(void *user, int peer, size_t bytes) {
 static tt__rpc_network *join_named(tt_store *store, const char *name) {
     static const tt__packet_taker taker = {.room = nothing_fits};
     tt__rpc_network *network;
-    assert_int_equal(tt__rpc_network_of_store(&network, &(tt_rpc_init_args){.name = name, .store = store}), TT_OK);
+    assert_int_equal(
+        tt__rpc_network_of_store(&network, &(tt_rpc_init_args){.name = name, .store = store, .heartbeat_ms = CALM_MS}),
+        TT_OK);
     pthread_mutex_lock(network->lock);
     tt__messages_take_packets(network->messages, &taker, NULL);
     pthread_mutex_unlock(network->lock);
