@@ -54,7 +54,7 @@ static bool is_among(pid_t pid, const pid_t *pids, size_t n) {
     return false;
 }
 
-/* Reap the children that have ended and are not listed: without /proc none is. Returns 1 if a child is left, else 0. */
+/* Without /proc no child is listed: reap those that have ended. Returns 1 if a child is left, else 0. */
 static size_t reap_unlisted(tt__reaped_fn reaped, void *user) {
     for (int status;;) {
         siginfo_t info = {0};
@@ -82,7 +82,8 @@ static size_t kill_once(const pid_t *spared, size_t spared_count, tt__reaped_fn 
             reaped(user, pids[i], status);
         left++; /* even if reaped: its children are ours from now on, so look again */
     }
-    return left || spared_count ? left : reap_unlisted(reaped, user);
+    bool listed = left || spared_count || access("/proc/self/stat", R_OK) == 0;
+    return listed ? left : reap_unlisted(reaped, user);
 }
 
 size_t tt__children_kill(const pid_t *spared, size_t spared_count, tt__reaped_fn reaped, void *user,
