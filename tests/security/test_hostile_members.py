@@ -50,12 +50,7 @@ class Job:
                                           f"--master-port={self.port}", "sh", "-c", f"echo $WORLD_SIZE; {script}"],
                                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                          text=True, env=dict(os.environ, TT_SECRET="", TT_SECRET_FILE=""))
-        self.store = None
-        while not self.store:
-            try:
-                self.store = TorchClient(socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE))
-            except ConnectionRefusedError:
-                time.sleep(0.01)
+        self.store = TorchClient.of_port(self.port)
         while not self.store.has("tutti/nodes/card/0"):
             time.sleep(0.01)
         self.card = dict(json.loads(self.store.get("tutti/nodes/card/0")), hostname="other", nonce="0" * 32)

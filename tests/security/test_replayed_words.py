@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -37,12 +36,7 @@ class Job:
         self.readers = [threading.Thread(target=self.read, args=(node.stdout,)) for node in self.nodes]
         for reader in self.readers:
             reader.start()
-        self.store = None
-        while not self.store:
-            try:
-                self.store = TorchClient(socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE))
-            except ConnectionRefusedError:
-                time.sleep(0.01)
+        self.store = TorchClient.of_port(self.port)
 
     def read(self, stream):
         for line in stream:

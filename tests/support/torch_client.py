@@ -1,5 +1,9 @@
 """PyTorch's dialect of the store's protocol, as far as tests need it."""
+import socket
 import struct
+import time
+
+from patience import DEADLINE
 
 
 class TorchClient:
@@ -8,6 +12,18 @@ class TorchClient:
     def __init__(self, connected):
         self.socket = connected
         self.socket.sendall(struct.pack("<BI", 0, 0x3C85F7CE))
+
+    @classmethod
+    def of_port(cls, port):
+        """A client of the store that listens at this port of 127.0.0.1, or is about to."""
+        end = time.monotonic() + DEADLINE
+        while True:
+            try:
+                return cls(socket.create_connection(("127.0.0.1", port), timeout=DEADLINE))
+            except ConnectionRefusedError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
 
     @staticmethod
     def string(value):

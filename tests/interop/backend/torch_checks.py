@@ -9,3 +9,14 @@ def expect(holds, what):
     count += 1
     if not holds:
         raise AssertionError(f"rank {dist.get_rank()}: {what}")
+
+
+def refused(call, *parts, kind=RuntimeError):
+    """The call raises an error of this kind, whose text has all the parts."""
+    try:
+        call()
+    except kind as error:
+        for part in parts:
+            expect(part in str(error), f"{part!r} in {str(error)!r}")
+        return
+    raise AssertionError(f"rank {dist.get_rank()}: expected a {kind.__name__} with {parts}")

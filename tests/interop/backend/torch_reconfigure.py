@@ -16,7 +16,7 @@ import tutti_torch
 from one_job import function
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch_checks import expect
+from torch_checks import expect, refused
 
 BACKEND = sys.argv[2] if len(sys.argv) > 2 else "tutti"
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -69,16 +69,6 @@ def expect_member(rank, world):
     x = torch.full((3,), float(rank))
     dist.broadcast(x, group_src=world - 1)
     expect(x.tolist() == [world - 1.0] * 3, f"broadcast {x}")
-
-
-def refused(call, *parts, kind=RuntimeError):
-    try:
-        call()
-    except kind as error:
-        for part in parts:
-            expect(part in str(error), f"{part!r} in {str(error)!r}")
-        return
-    raise AssertionError(f"rank {RANK}: expected a {kind.__name__} with {parts}")
 
 
 # ---- what gloo can, too

@@ -3,6 +3,7 @@ below, or several cases (one_job.py). Started by `tutti run`. Rank 0 prints "CAS
 where this PyTorch has no windows."""
 import contextlib
 import datetime
+import functools
 import os
 import random
 import sys
@@ -18,22 +19,13 @@ from torch._C import _distributed_c10d as c10d
 from torch_checks import expect
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+refused = functools.partial(torch_checks.refused, kind=ValueError)
 
 
 def within(**time):
     options = c10d.WaitSignalOptions()
     options.timeout = datetime.timedelta(**time)
     return options
-
-
-def refused(call, *parts, kind=ValueError):
-    try:
-        call()
-    except kind as error:
-        for part in parts:
-            expect(part in str(error), f"{part!r} in {str(error)!r}")
-        return
-    raise AssertionError(f"rank {RANK}: expected a {kind.__name__} with {parts}")
 
 
 def memory(symmetric):
